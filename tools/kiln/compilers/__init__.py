@@ -1,0 +1,1 @@
+"""CompileRequest -> image bytes and compiler metadata, in an isolated child."""

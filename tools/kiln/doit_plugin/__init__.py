@@ -1,0 +1,1 @@
+"""doit's loader, run command, backend and reporter for Kiln: the only room that imports doit."""

@@ -1,0 +1,1 @@
+"""Steps, state, pool and lock: knows nothing of kernels and nothing of doit."""

@@ -1,0 +1,96 @@
+"""The errors that people read: what failed, where, what was expected, what was found, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """A place in a text file; line and column count from 1, as editors and compilers do."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class KilnError(Exception):
+    """What failed, in a form that a person can act on.
+
+    `str()` gives one line `<where>: <what>` and an indented line each for expected, actual and remedy where they are set.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Position | str | None = None,
+        expected: str | None = None,
+        actual: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.actual = actual
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        head = self.what if self.where is None else f"{self.where}: {self.what}"
+        details = (("expected", self.expected), ("actual", self.actual), ("remedy", self.remedy))
+        return "\n".join([head, *(f"  {label}: {text}" for label, text in details if text)])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross the pipe from a child, so they pickle with all their parts."""
+        return (_rebuild, (type(self), self.what, self.where, self.expected, self.actual, self.remedy))
+
+
+def _rebuild(
+    kind: type[KilnError],
+    what: str,
+    where: Position | str | None,
+    expected: str | None,
+    actual: str | None,
+    remedy: str | None,
+) -> KilnError:
+    return kind(what, where=where, expected=expected, actual=actual, remedy=remedy)
+
+
+class ManifestError(KilnError):
+    """kernels.yaml says something that Kiln cannot take."""
+
+
+class ClosureError(KilnError):
+    """The slice of a kernel's source could not be cut or executed."""
+
+
+class ToolchainError(KilnError):
+    """A tool is missing or is not what the build needs."""
+
+
+class CompileError(KilnError):
+    """A compiler refused a kernel."""
+
+
+class ImageError(KilnError):
+    """A built image is not what was declared, or cannot be read."""
+
+
+class PackagingError(KilnError):
+    """Images could not be turned into a library."""
+
+
+class StateError(KilnError):
+    """The build's own records or its lock are in the way."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'blocks'?` for the closest of `known`, or None when nothing is close."""
+    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(repr(name) for name in close)}?" if close else None

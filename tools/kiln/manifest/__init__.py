@@ -1,0 +1,1 @@
+"""kernels.yaml -> Manifest -> variants -> images."""

@@ -1,0 +1,48 @@
+"""The dtypes that kernels are declared with, in Triton's names, and what they are in C, C++ and Rust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DType:
+    """One scalar type as a kernel parameter.
+
+    `size` and alignment are bytes and equal: a PTX or HSA parameter is naturally aligned, and i1 is passed as one
+    byte. Types that C has no word for (fp16, bf16, fp8) are passed as their bits. fp32 is `float`, not the `double`
+    that Triton's own C template declares.
+    """
+
+    name: str
+    size: int
+    c: str
+    rust: str
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        DType(name="i1", size=1, c="bool", rust="bool"),
+        DType(name="i8", size=1, c="int8_t", rust="i8"),
+        DType(name="i16", size=2, c="int16_t", rust="i16"),
+        DType(name="i32", size=4, c="int32_t", rust="i32"),
+        DType(name="i64", size=8, c="int64_t", rust="i64"),
+        DType(name="u8", size=1, c="uint8_t", rust="u8"),
+        DType(name="u16", size=2, c="uint16_t", rust="u16"),
+        DType(name="u32", size=4, c="uint32_t", rust="u32"),
+        DType(name="u64", size=8, c="uint64_t", rust="u64"),
+        DType(name="fp16", size=2, c="uint16_t", rust="u16"),
+        DType(name="bf16", size=2, c="uint16_t", rust="u16"),
+        DType(name="fp32", size=4, c="float", rust="f32"),
+        DType(name="fp64", size=8, c="double", rust="f64"),
+        DType(name="fp8e4nv", size=1, c="uint8_t", rust="u8"),
+        DType(name="fp8e4b8", size=1, c="uint8_t", rust="u8"),
+        DType(name="fp8e4b15", size=1, c="uint8_t", rust="u8"),
+        DType(name="fp8e5", size=1, c="uint8_t", rust="u8"),
+        DType(name="fp8e5b16", size=1, c="uint8_t", rust="u8"),
+    )
+}
+
+POINTER_SIZE = 8
+"""Bytes of a device pointer, on every target that Kiln builds for."""

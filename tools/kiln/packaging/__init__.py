@@ -1,0 +1,1 @@
+"""Images and records -> host objects, archives, C headers and the Rust crate."""

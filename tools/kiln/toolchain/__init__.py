@@ -1,0 +1,1 @@
+"""Finds triton, ptxas, objcopy, ar and cc; identifies each by content digest; knows targets and their limits."""
