@@ -92,7 +92,8 @@ class Manifest:
     library: str
     """prefix of archive, headers, symbols and crate"""
     targets: tuple[str, ...]
-    """in the order of declaration, which is the order of every output"""
+    """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""
+    target_positions: Mapping[str, Position]
     host: str
     """x86_64-linux-gnu or aarch64-linux-gnu: what objcopy, ar and cc build for"""
     kernels: tuple[Kernel, ...]
