@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kiln.toolchain.targets import Kind
+
 SCHEMA = 1
 """Version of the facts file; a reader refuses any other."""
 
-Kind = Literal["cubin", "ptx", "hsaco"]
 Role = Literal["user", "global_scratch", "profile_scratch"]
 
 SUFFIX: dict[Kind, str] = {"cubin": ".cubin", "ptx": ".ptx", "hsaco": ".hsaco"}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kiln.binaries.facts import Kind
 from kiln.errors import ManifestError, Position, did_you_mean
 
 Vendor = Literal["nvidia", "amd"]
+Kind = Literal["cubin", "ptx", "hsaco"]
+"""the three kinds of image"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,47 @@
+"""A step: one unit of work with named inputs and declared outputs. The engine runs steps; it does not know what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A function to run in a child process of its own: `function(**arguments, staging=<empty folder>)`.
+
+    It is named, not passed, so that the parent of a build that has nothing to do never imports it. It writes each
+    output into `staging` under the output's file name relative to the step's `root`, and returns nothing. It raises
+    KilnError for what people should read; anything else is shown with its traceback.
+    """
+
+    function: str
+    """`package.module:function`"""
+    arguments: Mapping[str, Any]
+    """must pickle; data only"""
+    preload: tuple[str, ...] = ()
+    """modules that the fork server imports once, before it forks the children that need them"""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """added to the small environment that every child gets"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One unit of work. Stale when an input's digest or an output's bytes are not what was recorded."""
+
+    inputs: Callable[[], Mapping[str, str]]
+    """named components -> digest or short value; asked when the steps it comes `after` have ended"""
+    call: Callable[[], Call]
+    """asked only when the step is stale"""
+    root: Path
+    """folder that the outputs are relative to"""
+    outputs: tuple[str, ...]
+    """relative to `root`, with forward slashes"""
+    after: tuple[str, ...] = ()
+    """names of the tasks that must have ended well before this one starts"""
+    sources: tuple[Path, ...] = ()
+    """files that people edit and that this step reads, for listings"""
+    summary: str = ""
+    """one line for a failure's head: the kernel's and the manifest's file:line"""
