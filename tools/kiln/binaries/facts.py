@@ -83,12 +83,17 @@ class Facts:
     def from_json(cls, text: str) -> Facts:
         """Read what `to_json` wrote. Raises ValueError for any other schema or shape."""
         data: dict[str, Any] = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError(f"facts that are a {type(data).__name__}")
         schema = data.pop("schema", None)
         if schema != SCHEMA:
             raise ValueError(f"facts of schema {schema}, and this Kiln reads schema {SCHEMA}")
         names = {field.name for field in dataclasses.fields(cls)}
         if data.keys() != names:
             raise ValueError(f"facts with the wrong keys: {sorted(data.keys() ^ names)}")
-        data["parameters"] = tuple(Parameter(**parameter) for parameter in data["parameters"])
-        data["cluster"] = tuple(data["cluster"])
+        try:
+            data["parameters"] = tuple(Parameter(**parameter) for parameter in data["parameters"])
+            data["cluster"] = tuple(data["cluster"])
+        except TypeError as error:
+            raise ValueError(f"facts with the wrong shape: {error}") from error
         return cls(**data)

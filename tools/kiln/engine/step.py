@@ -13,7 +13,7 @@ class Call:
     """A function to run in a child process of its own: `function(**arguments, staging=<empty folder>)`.
 
     It is named, not passed, so that the parent of a build that has nothing to do never imports it. It writes each
-    output into `staging` under the output's file name relative to the step's `root`, and returns nothing. It raises
+    output of its step below `staging`, under the output's relative path, and its return value is dropped. It raises
     KilnError for what people should read; anything else is shown with its traceback.
     """
 
@@ -22,9 +22,13 @@ class Call:
     arguments: Mapping[str, Any]
     """must pickle; data only"""
     preload: tuple[str, ...] = ()
-    """modules that the fork server imports once, before it forks the children that need them"""
+    """modules that the fork server imports once, beside the function's own, before it forks the children that need them"""
     environment: Mapping[str, str] = field(default_factory=dict)
     """added to the small environment that every child gets"""
+    seconds: float = 1800.0
+    """wall-clock limit: a compiler that hangs costs its own step only"""
+    memory: int = 24 << 30
+    """limit of the child's address space in bytes (LLVM maps far more than it touches)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +39,11 @@ class Step:
     """named components -> digest or short value; asked when the steps it comes `after` have ended"""
     call: Callable[[], Call]
     """asked only when the step is stale"""
-    root: Path
-    """folder that the outputs are relative to"""
     outputs: tuple[str, ...]
-    """relative to `root`, with forward slashes"""
+    """relative to the build folder, with forward slashes"""
     after: tuple[str, ...] = ()
     """names of the tasks that must have ended well before this one starts"""
     sources: tuple[Path, ...] = ()
     """files that people edit and that this step reads, for listings"""
-    summary: str = ""
-    """one line for a failure's head: the kernel's and the manifest's file:line"""
+    origin: tuple[str, ...] = ()
+    """where people declared this work, for the head of a failure: `kernels.yaml:9:3`, `kernels/softmax.py:7`"""

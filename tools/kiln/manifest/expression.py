@@ -1,23 +1,126 @@
-"""The one small expression language of kernels.yaml: evaluated in Python, written out as C and Rust from one tree."""
+"""The one small expression language of kernels.yaml: evaluated in Python, written out as C and Rust from one tree.
+
+The language is total and has two types, 64-bit signed integers and truth values, checked when it is read:
+
+    2048  0x800  n_cols            integers and names of integers
+    a + b   a - b   -a   a * b
+    a // b   a % b                 quotient rounded down, and its remainder, as in Python
+    cdiv(a, b)                     quotient rounded up
+    min(a, b)   max(a, b, c)
+    a <= b   a < b < c   ==   !=   >   >=
+    not p   p and q   p or q   True   False
+    a if p else b
+
+Evaluation in Python is exact and refuses a division by zero and what leaves 64 bits. The generated code has nobody to
+tell: there arithmetic wraps and a division by zero gives 0.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kiln.errors import Position
+from kiln.errors import ManifestError, Position
+from kiln.manifest.expression_code import c_helpers, rust_helpers, tree_to_c, tree_to_rust
+from kiln.manifest.expression_tree import INT_MAX, INT_MIN, RESERVED_NAMES, Constant, Name, Node, Type, parse
+from kiln.manifest.wording import show
+
+__all__ = ["RESERVED_NAMES", "Expression", "Type", "c_helpers", "parse_expression", "rust_helpers"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A checked expression over named integers, such as `n_cols <= BLOCK_SIZE`."""
+    """A checked expression over named integers, such as `n_cols <= BLOCK_SIZE`. `parse_expression` makes it."""
 
     text: str
     position: Position
     names: frozenset[str]
+    tree: Node = field(repr=False, compare=False)
 
-    def evaluate(self, values: Mapping[str, int]) -> int | bool: ...
+    @property
+    def type(self) -> Type:
+        """`int` or `bool`"""
+        return self.tree.type
 
-    def to_c(self, names: Mapping[str, str]) -> str: ...
+    def evaluate(self, values: Mapping[str, int]) -> int | bool:
+        """The exact value, with `values` for the names; a bool among them counts as 0 or 1.
 
-    def to_rust(self, names: Mapping[str, str]) -> str: ...
+        Raises ManifestError at the expression's position for a name without a value, a division by zero, and any
+        intermediate result that does not fit 64 bits signed.
+        """
+        missing = sorted(self.names - values.keys())
+        if missing:
+            raise self._failure(f"has no value for {', '.join(missing)}", values)
+        return self._evaluate(self.tree, values)
+
+    def to_c(self, names: Mapping[str, str], helper_prefix: str) -> str:
+        """A C99 and C++ expression of type int64_t (or bool) that calls the functions of `c_helpers(helper_prefix)`.
+
+        `names` gives a sub-expression of type int64_t for each name, evaluated any number of times. The result is a
+        call, a name or a literal: it needs no parentheses beside the caller's operators.
+        """
+        return tree_to_c(self.tree, names, helper_prefix)
+
+    def to_rust(self, names: Mapping[str, str], helper_path: str = "") -> str:
+        """A Rust expression of type i64 (or bool) that calls the functions of `rust_helpers()`.
+
+        `names` gives a sub-expression of type i64 for each name, evaluated any number of times. `helper_path` is the
+        path to the helpers' module, such as `crate::expression::`. The result needs no parentheses beside the
+        caller's operators.
+        """
+        return tree_to_rust(self.tree, names, helper_path)
+
+    def _evaluate(self, node: Node, values: Mapping[str, int]) -> int:
+        if isinstance(node, Constant):
+            return node.value
+        if isinstance(node, Name):
+            return self._checked(int(values[node.name]), values)
+        function, operands = node.function, node.operands
+        first = self._evaluate(operands[0], values)
+        # As in Python, what the first operand decides leaves the others alone: `n != 0 and m % n == 0` is safe.
+        if function == "both":
+            return first and self._evaluate(operands[1], values)
+        if function == "either":
+            return first or self._evaluate(operands[1], values)
+        if function in ("choose", "choose_bool"):
+            return self._evaluate(operands[1] if first else operands[2], values)
+        if function == "neg":
+            return self._checked(-first, values)
+        if function == "negate":
+            return not first
+        return self._binary(function, first, self._evaluate(operands[1], values), values)
+
+    def _binary(self, function: str, a: int, b: int, values: Mapping[str, int]) -> int:
+        if function in ("floordiv", "floormod", "cdiv"):
+            if b == 0:
+                raise self._failure("divides by zero", values)
+            if function == "floormod":
+                return a % b
+            return self._checked(a // b if function == "floordiv" else -(-a // b), values)
+        if function in ("add", "sub", "mul"):
+            return self._checked(a + b if function == "add" else a - b if function == "sub" else a * b, values)
+        if function in ("min", "max"):
+            return min(a, b) if function == "min" else max(a, b)
+        if function in ("eq", "ne"):
+            return (a == b) == (function == "eq")
+        if function in ("lt", "ge"):
+            return (a < b) == (function == "lt")
+        return (a <= b) == (function == "le")
+
+    def _checked(self, value: int, values: Mapping[str, int]) -> int:
+        if not INT_MIN <= value <= INT_MAX:
+            raise self._failure("leaves the range of 64-bit signed integers", values)
+        return value
+
+    def _failure(self, what: str, values: Mapping[str, int]) -> ManifestError:
+        given = ", ".join(f"{name} = {values[name]}" for name in sorted(self.names & values.keys()))
+        return ManifestError(f"the expression {show(self.text)} {what}", where=self.position, actual=given or None)
+
+
+def parse_expression(text: str, position: Position) -> Expression:
+    """Read an expression. Raises ManifestError at `position` that names the part at fault, and what is meant there.
+
+    `text` has at most 1024 characters and 32 levels of nesting; it may run over several lines.
+    """
+    tree, names = parse(text, position)
+    return Expression(text=text, position=position, names=names, tree=tree)

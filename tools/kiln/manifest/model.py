@@ -40,7 +40,7 @@ class Kernel:
     signature: str
     """pattern of the signature"""
     options: Mapping[str, Value | Expression]
-    """compiler options (num_warps, num_stages, ...), defaults merged in; a text is an expression over block and constants"""
+    """compiler options (num_warps, num_stages, ...), defaults merged in; an expression is over block and constants"""
     inputs: Mapping[str, str]
     """launch inputs that are no kernel argument: name -> integer dtype"""
     grid: tuple[Expression, Expression, Expression]

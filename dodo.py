@@ -1,0 +1,191 @@
+"""The build graph, in the order in which data flows.
+
+Each rule makes the step of one image, of one target, or of the library: what it reads (`inputs`: digests by name), what
+a child process does (`call`), and what that makes (`outputs`, below `build/`). A step runs again when a named digest
+changed, or an output is not what was recorded; never because of a time stamp. `doit list` shows the tasks, and
+docs/architecture.md explains the rooms behind them. Tasks of your own go below: plain doit `task_*` functions.
+"""
+
+from kiln import __version__
+from kiln.compilers.request import ENVIRONMENT
+from kiln.doit_plugin.rules import rule
+from kiln.engine.step import Call, Step
+from kiln.packaging import c_names, rust_names
+
+
+@rule("compile:<image>")
+def compile_image(library, image):
+    """compile one image, and keep it with its facts once every check has passed"""
+    paths = (library.image_path(image), library.facts_path(image))
+    return Step(
+        inputs=lambda: library.compile_inputs(image),
+        call=lambda: Call(
+            function="kiln.jobs:compile_image",
+            arguments={
+                "request": library.request(image),
+                "expected": library.expected(image),
+                "image": paths[0],
+                "facts": paths[1],
+            },
+            preload=("kiln.compilers.triton",),
+            environment=ENVIRONMENT,
+        ),
+        outputs=paths,
+        sources=library.sources([image]),
+        origin=library.origin(image.variant.kernel),
+    )
+
+
+@rule("validate:<image>")
+def validate(library, image):
+    """hold an image's facts against its declaration and its target's limits"""
+    return Step(
+        after=(f"compile:{image.id}",),
+        inputs=lambda: library.validate_inputs(image),
+        call=lambda: Call(
+            function="kiln.jobs:validate_image",
+            arguments={
+                "facts": library.build / library.facts_path(image),
+                "expected": library.expected(image),
+                "target": library.target(image),
+                "report": library.report_path(image),
+            },
+        ),
+        outputs=(library.report_path(image),),
+        origin=library.origin(image.variant.kernel),
+    )
+
+
+@rule("objcopy:<image>")
+def objcopy(library, image):
+    """wrap an image in a host object: read-only, aligned, under its own symbol"""
+    manifest, output = library.manifest, f"objects/{c_names.data_member(image.variant.id, image.target)}"
+    return Step(
+        after=(f"compile:{image.id}",),
+        inputs=lambda: library.objcopy_inputs(image),
+        call=lambda: Call(
+            function="kiln.jobs:copy_image",
+            arguments={
+                "image": library.build / library.image_path(image),
+                "kind": library.target(image).kind,
+                "symbol": c_names.image_symbol(manifest.library, image.variant.id, image.target),
+                "host": manifest.host,
+                "objcopy": library.host_tools.objcopy,
+                "output": output,
+            },
+        ),
+        outputs=(output,),
+    )
+
+
+@rule("record:<target>")
+def record(library, target):
+    """compile the records of one target's images: what C programs read of an image"""
+    images = library.images_for(target)
+    return Step(
+        after=tuple(f"validate:{image.id}" for image in images),
+        inputs=lambda: {**library.package_inputs(images), **library.compiler_inputs()},
+        call=lambda: Call(
+            function="kiln.jobs:compile_records",
+            arguments={
+                "sources": library.record_sources(images),
+                "library": library.manifest.library,
+                "host": library.manifest.host,
+                "cc": library.host_tools.cc,
+                "folder": "objects",
+            },
+        ),
+        outputs=tuple(f"objects/{c_names.record_member(image.variant.id, image.target)}" for image in images),
+    )
+
+
+@rule("table")
+def table(library):
+    """compile the tables that list images, and the fixed C runtime"""
+    names = [(image.variant.id, image.target) for image in library.images]
+    return Step(
+        inputs=lambda: {**library.table_inputs(names), **library.compiler_inputs()},
+        call=lambda: Call(
+            function="kiln.jobs:compile_tables",
+            arguments={
+                "images": names,
+                "library": library.manifest.library,
+                "host": library.manifest.host,
+                "cc": library.host_tools.cc,
+                "folder": "objects",
+            },
+        ),
+        outputs=tuple(f"objects/{name}" for name in c_names.table_members(names, library.manifest.library)),
+    )
+
+
+@rule("archive:<target>")
+def archive_target(library, target):
+    """a static archive: of one target's images, or of all"""
+    return _archive(library, target)
+
+
+@rule("archive:all")
+def archive(library):
+    """a static archive: of one target's images, or of all"""
+    return _archive(library, None)
+
+
+def _archive(library, target):
+    images = library.images if target is None else library.images_for(target)
+    targets = library.manifest.targets if target is None else (target,)
+    name = library.manifest.library
+    members = c_names.archive_members([(image.variant.id, image.target) for image in images], name, target)
+    objects = (
+        "table",
+        *(f"record:{each}" for each in targets),
+        *(f"objcopy:{image.id}" for image in images),
+    )
+    output = f"lib/{c_names.archive_name(name, target)}"
+    return Step(
+        after=objects,
+        inputs=lambda: library.archive_inputs(objects, members),
+        call=lambda: Call(
+            function="kiln.jobs:archive",
+            arguments={
+                "members": [(member, library.build / "objects" / member) for member in members],
+                "ar": library.host_tools.ar,
+                "output": output,
+            },
+        ),
+        outputs=(output,),
+    )
+
+
+@rule("header:c")
+def header(library):
+    """the C headers, with the runtime's sources"""
+    return Step(
+        after=tuple(f"validate:{image.id}" for image in library.images),
+        inputs=lambda: library.package_inputs(library.images),
+        call=lambda: Call(
+            function="kiln.jobs:render_c",
+            arguments={"sources": library.record_sources(library.images), "manifest": library.manifest},
+        ),
+        outputs=c_names.header_files(library.manifest.library),
+    )
+
+
+@rule("crate")
+def crate(library):
+    """the Rust crate, with every image in it"""
+    folder = f"rust/{library.manifest.library}"
+    return Step(
+        after=tuple(f"validate:{image.id}" for image in library.images),
+        inputs=lambda: library.package_inputs(library.images),
+        call=lambda: Call(
+            function="kiln.jobs:render_rust",
+            arguments={
+                "sources": library.record_sources(library.images),
+                "manifest": library.manifest,
+                "version": __version__,
+                "folder": folder,
+            },
+        ),
+        outputs=tuple(f"{folder}/{name}" for name in rust_names.crate_files(library.manifest)),
+    )

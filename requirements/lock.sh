@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Writes build.txt and test.txt anew from pyproject.toml, build.in and test.in; needs uv (pip install uv).
+# What is locked stays as it is where it still fits: `requirements/lock.sh --upgrade` takes the newest of everything,
+# `requirements/lock.sh --upgrade-package ruff` of one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lock() {
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-header --no-annotate --no-emit-index-url "$@"
+}
+
+lock pyproject.toml requirements/build.in --output-file requirements/build.txt "$@"
+# The tests get the build's packages in the build's versions: bootstrap.py adds the rest to a .venv made for building.
+lock pyproject.toml requirements/build.in requirements/test.in --constraint requirements/build.txt \
+    --output-file requirements/test.txt "$@"

@@ -1,0 +1,94 @@
+"""Signatures: types, promises, sizes; and each mistake with the number of its item."""
+
+from __future__ import annotations
+
+import pytest
+from kiln.errors import ManifestError, Position
+from kiln.manifest.dtypes import DTYPES
+from kiln.manifest.signature import Signature, parse_signature
+
+HERE = Position(file="kernels.yaml", line=15, column=5)
+
+
+def parse(text: str) -> Signature:
+    return parse_signature(text, HERE)
+
+
+def test_items() -> None:
+    signature = parse("*fp16:16, i32 ,i32:1,*i64, u8 : 16, fp32")
+    assert [(item.type, item.promise) for item in signature.items] == [
+        ("*fp16", 16),
+        ("i32", None),
+        ("i32", 1),
+        ("*i64", None),
+        ("u8", 16),
+        ("fp32", None),
+    ]
+    assert [item.is_pointer for item in signature.items] == [True, False, False, True, False, False]
+    assert [item.is_integer for item in signature.items] == [False, True, True, False, True, False]
+    assert signature.items[0].dtype == "fp16"
+    assert (signature.text, signature.position) == ("*fp16:16, i32 ,i32:1,*i64, u8 : 16, fp32", HERE)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_a_kernel_without_arguments(text: str) -> None:
+    assert parse(text).items == ()
+    assert parse(text).parameter_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_stands_alone_and_behind_a_pointer(dtype: str) -> None:
+    signature = parse(f"{dtype}, *{dtype}")
+    assert [item.dtype for item in signature.items] == [dtype, dtype]
+    assert [item.size for item in signature.items] == [DTYPES[dtype].size, 8]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("i32", 4),
+        ("i32, *fp16", 16),
+        ("i1, i16, i1, i64, i8", 17),
+        ("i32:1, i64:1, i32", 4),
+        (", ".join(["i64"] * 512), 4096),
+    ],
+)
+def test_parameter_bytes(text: str, size: int) -> None:
+    assert parse(text).parameter_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("i32, i33", ["item 2", "'i33'", "did you mean 'i32'?"]),
+        ("i32, *f16", ["item 2", "'f16'", "'fp16'"]),
+        ("I32", ["item 1", "'I32'"]),
+        ("i32,, i32", ["item 2", "is empty"]),
+        ("i32, ", ["item 2", "is empty"]),
+        (",", ["item 1", "is empty"]),
+        ("i32 i32", ["item 1", "not one type", "commas"]),
+        ("*fp16 16", ["not one type"]),
+        ("fp16*", ["not one type"]),
+        ("* fp16", ["not one type"]),
+        ("**fp16", ["item 1", "pointer to a pointer", "*i64"]),
+        ("*fp16, 1024", ["item 2", "is a constant", "BLOCK_SIZE"]),
+        ("*fp16:8", ["item 1", "promise", "divisible by 16"]),
+        ("*fp16:1", ["item 1", "promise that *fp16 cannot"]),
+        ("*fp16:", ["item 1", "promise"]),
+        ("fp32:16", ["no integer and no pointer"]),
+        ("fp32:1", ["no integer and no pointer"]),
+        ("i1:1", ["no integer and no pointer"]),
+        ("i32:2", [":16", ":1 (the value is 1)"]),
+        ("i32:16:1", ["not one type"]),
+        ("i32;id", ["not one type"]),
+        ("\u045632", ["'\\u045632'"]),
+        (", ".join(["i64"] * 512) + ", i1", ["513 arguments", "at most 4096 bytes", "4097 bytes"]),
+    ],
+)
+def test_refused(text: str, words: list[str]) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse(text)
+    message = str(caught.value)
+    assert message.startswith("kernels.yaml:15:5: ")
+    assert message.isascii()
+    assert [word for word in words if word not in message] == []

@@ -1,0 +1,103 @@
+"""Builds a C package out of records, and programs on top of it, for the tests of the C side."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kiln.packaging import c_names
+from kiln.packaging.archive import make_archive
+from kiln.packaging.c_objects import make_records, make_tables
+from kiln.packaging.c_package import render_header
+from kiln.packaging.objcopy import make_object
+from kiln.packaging.record import Record
+from rust_images import make_manifest
+
+HOST = "x86_64-linux-gnu"
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+
+
+def tool(name: str) -> Path:
+    found = shutil.which(name)
+    assert found, f"the tests need {name}"
+    return Path(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """include/, src/, lib/ and obj/ of a built package."""
+
+    folder: Path
+    library: str
+
+    @property
+    def include(self) -> Path:
+        return self.folder / "include"
+
+    def archive(self, target: str | None = None) -> Path:
+        return self.folder / "lib" / c_names.archive_name(self.library, target)
+
+
+def build_package(records: Sequence[Record], folder: Path, library: str = "kernels") -> Package:
+    """The whole package: headers and runtime sources, every object, and every archive."""
+    objects, archives = folder / "obj", folder / "lib"
+    objects.mkdir(parents=True)
+    archives.mkdir()
+    render_header(records, make_manifest(list(records), library), folder)
+    for record in records:
+        variant, target = record.image.variant.id, record.image.target
+        make_object(
+            image=record.path,
+            kind=record.facts.kind,
+            symbol=c_names.image_symbol(library, variant, target),
+            host=HOST,
+            objcopy=tool("objcopy"),
+            staging=objects,
+            output=c_names.data_member(variant, target),
+        )
+    images = [(record.image.variant.id, record.image.target) for record in records]
+    make_records(records=records, library=library, host=HOST, cc=tool("gcc"), staging=objects)
+    make_tables(images=images, library=library, host=HOST, cc=tool("gcc"), staging=objects)
+    for target in (None, *dict.fromkeys(target for _, target in images)):
+        members = [(name, objects / name) for name in c_names.archive_members(images, library, target)]
+        make_archive(members=members, ar=tool("ar"), staging=archives, output=c_names.archive_name(library, target))
+    return Package(folder=folder, library=library)
+
+
+def compile_program(source: str, output: Path, *arguments: str | Path, compiler: str = "gcc") -> Path:
+    """Compile and link C (or C++) text; `arguments` follow the source, as archives must."""
+    language = "c++" if "++" in compiler else "c"
+    default = () if language == "c++" else ("-std=c99",)
+    command = [compiler, *default, *WARNINGS, "-x", language, "-", "-x", "none", *map(str, arguments), "-o", str(output)]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def run(program: Path, *arguments: str, stdin: bytes = b"") -> str:
+    """What a program prints; it must succeed."""
+    done = subprocess.run([str(program), *arguments], input=stdin, capture_output=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
+    return done.stdout.decode()
+
+
+def symbols(binary: Path) -> set[str]:
+    """The symbols that a program or object defines."""
+    lines = subprocess.run(["nm", "--defined-only", str(binary)], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in lines.splitlines() if line.strip() and not line.endswith(":")}
+
+
+def accepts(source: str, compiler: str, standard: str, *arguments: str | Path) -> str:
+    """What a compiler says against a text; nothing when it takes it without a warning."""
+    language = "c++" if "++" in standard else "c"
+    command = [compiler, f"-std={standard}", *WARNINGS, *map(str, arguments), "-fsyntax-only", "-x", language, "-"]
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=False).stderr
+
+
+def standards() -> list[tuple[str, str]]:
+    """Every compiler here with every standard that headers are written for."""
+    found = [name for name in ("gcc", "clang") if shutil.which(name)]
+    return [(name, standard) for name in found for standard in ("c99", "c11", "c17", "c++17", "c++20")]

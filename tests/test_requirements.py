@@ -1,0 +1,67 @@
+"""The locks in requirements/ fit what pyproject.toml asks for, and every file in them is pinned by its digest."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from test_bootstrap import bootstrap
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def read_lock(name: str) -> dict[tuple[str, str], set[str]]:
+    """(requirement without its name's spelling, marker) -> digests, for each entry of a lock."""
+    entries = (ROOT / "requirements" / name).read_text().replace("\\\n", " ").splitlines()
+    lock = {}
+    for entry in entries:
+        text, *hashes = entry.split("--hash=")
+        requirement = Requirement(text.strip())
+        key = f"{canonicalize_name(requirement.name)}{requirement.specifier}"
+        lock[key, str(requirement.marker or "")] = {digest.strip() for digest in hashes}
+    return lock
+
+
+@pytest.mark.parametrize("name", ["build.txt", "test.txt"])
+def test_every_entry_is_one_version_with_digests(name: str) -> None:
+    for (requirement, _), hashes in read_lock(name).items():
+        assert re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", requirement)
+        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in hashes), requirement
+
+
+def test_test_lock_holds_the_build_lock() -> None:
+    """bootstrap.py adds the packages of the tests to a .venv made for building, and changes none that is in it."""
+    assert read_lock("build.txt").items() <= read_lock("test.txt").items()
+
+
+@pytest.mark.parametrize("minor", [minor for _, minor in [bootstrap.OLDEST, bootstrap.NEWEST]])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_locks_satisfy_what_is_asked_for(minor: int, machine: str) -> None:
+    environment = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0", "platform_machine": machine}
+    build_in, test_in = (
+        [line for line in (ROOT / "requirements" / name).read_text().splitlines() if not line.startswith("#")]
+        for name in ("build.in", "test.in")
+    )
+    asked = PYPROJECT["project"]["dependencies"] + PYPROJECT["build-system"]["requires"] + build_in
+    for name, requirements in (("build.txt", asked), ("test.txt", asked + test_in)):
+        locked = [
+            Requirement(text) for text, marker in read_lock(name) if not marker or Marker(marker).evaluate(environment)
+        ]
+        versions = {canonicalize_name(requirement.name): str(requirement.specifier)[2:] for requirement in locked}
+        assert len(versions) == len(locked), "two versions of one package for one interpreter"
+        for requirement in map(Requirement, requirements):
+            assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), requirement
+
+
+def test_bootstrap_takes_the_pythons_that_the_package_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no other Python to offer, which takes a while to find out
+    supported = SpecifierSet(PYPROJECT["project"]["requires-python"])
+    for minor in range(6, 20):
+        assert (bootstrap.unfit((3, minor), "linux") is None) == supported.contains(f"3.{minor}.0"), minor

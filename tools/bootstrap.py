@@ -1,0 +1,372 @@
+"""Make .venv from the hash-locked requirements, then run doit, or the tests, in it.
+
+    python3 tools/bootstrap.py                    doit
+    python3 tools/bootstrap.py WORDS...           doit WORDS...
+    python3 tools/bootstrap.py test [WORDS...]    adds what the tests need to .venv, then pytest WORDS...
+
+It needs nothing but the standard library. The exit code is that of what ran, or 3 when nothing could run. Once .venv is
+complete, no pip runs and the network is left alone.
+"""
+
+# Whatever interpreter somebody has as python3 reads this file. So that one which is too old says so, the file keeps to
+# the syntax of Python 3.6, which rejects `from __future__ import annotations`, and nothing newer is executed before
+# `unfit` has been asked.
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+OLDEST = (3, 11)  # both ends are those of Triton 3.9, the same as requires-python in pyproject.toml
+NEWEST = (3, 15)
+CANNOT_RUN = 3  # doit's exit code for errors before a run
+
+
+def _runs(interpreter: str) -> bool:
+    # Tried, since a version manager puts names on PATH that only say which versions there are.
+    if not shutil.which(interpreter):
+        return False
+    null = subprocess.DEVNULL
+    return subprocess.call([interpreter, "-c", "import ensurepip"], stdout=null, stderr=null) == 0
+
+
+def unfit(version: "tuple[int, int]", platform: str) -> "str | None":
+    """What to say where this interpreter (major, minor; sys.platform) cannot carry Kiln, or None."""
+    if not platform.startswith("linux"):
+        return f"Kiln builds on Linux, the only system that its Triton is published for; this one is {platform}"
+    if OLDEST <= version <= NEWEST:
+        return None
+    names = [f"python3.{minor}" for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
+    here = [name for name in names if _runs(name)]
+    need = "Kiln needs Python {}.{} to {}.{}, as its Triton does".format(*OLDEST, *NEWEST)
+    remedy = f"run: {here[0]} tools/bootstrap.py" if here else f"install one of {', '.join(reversed(names))}"
+    return "{}; {} is {}.{}\n  {}".format(need, sys.executable or "this interpreter", *version, remedy)
+
+
+if __name__ == "__main__":
+    _problem = unfit(sys.version_info[:2], sys.platform)
+    if _problem:
+        sys.stderr.write(f"bootstrap: {_problem}\n")
+        sys.exit(CANNOT_RUN)
+
+
+class SetupError(Exception):
+    """The set-up cannot go on; the text says why and what to do, for a person."""
+
+
+# What is called and pip cannot bring: program, the variable that names another (as kiln.toolchain has it), where it
+# comes from, what it is for.
+_BINUTILS = "binutils (Debian, Ubuntu: apt-get install binutils; Fedora: dnf install binutils)"
+_GCC = "gcc (Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc glibc-devel)"
+_RUST = "Rust (Debian, Ubuntu: apt-get install cargo rustc; Fedora: dnf install cargo rust; or rustup)"
+FOR_BUILDS = (
+    ("objcopy", "OBJCOPY", _BINUTILS, "it turns each image into an object file"),
+    ("ar", "AR", _BINUTILS, "it makes the static archives"),
+    ("gcc", "CC", _GCC, "it compiles the tables that describe the images"),
+)
+FOR_TESTS = (
+    ("cargo", "", _RUST, "the tests build the Rust crate"),
+    ("rustc", "", _RUST, "the tests build the Rust crate"),
+)
+_VENV = "the standard library in full (Debian, Ubuntu: apt-get install python3-venv)"
+
+
+def missing(with_tests: bool, with_venv: bool) -> list[str]:
+    """One message for each program, or module of the standard library, that is needed and not here.
+
+    `with_venv` asks for what makes a virtual environment, which distributions package apart from Python.
+    """
+    programs = FOR_BUILDS + (FOR_TESTS if with_tests else ())
+    lines = []
+    for name, variable, source, use in programs:
+        program = os.environ.get(variable) or name
+        if not shutil.which(program):
+            lines.append(f"{program} is missing: install {source}; {use}")
+    if with_venv:
+        from importlib.util import find_spec
+
+        lines += [
+            f"Python's module {name} is missing from {sys.executable}: install {_VENV}; it makes .venv"
+            for name in ("venv", "ensurepip")
+            if find_spec(name) is None
+        ]
+    return lines
+
+
+STAMP = "kiln-bootstrap.txt"
+UNFINISHED = "unfinished"
+
+
+def read_stamp(venv: Path) -> dict[str, str]:
+    """What a set-up noted in `venv`, one `key value` a line; empty where none did."""
+    try:
+        lines = (venv / STAMP).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {key: value for key, _, value in (line.partition(" ") for line in lines)}
+
+
+def write_stamp(venv: Path, stamp: dict[str, str]) -> None:
+    """Replaces the stamp of `venv` in one step, so that a reader sees the old one or the new one."""
+    part = venv / (STAMP + ".part")
+    part.write_text("".join(f"{key} {value}\n" for key, value in stamp.items()), encoding="utf-8")
+    part.replace(venv / STAMP)
+
+
+def wanted(root: Path, with_tests: bool) -> dict[str, str]:
+    """The stamp of a complete .venv for the tree as it is now."""
+    stamp = {
+        "path": str(root / ".venv"),  # a virtual environment does not survive a move
+        "python": f"{sys.implementation.cache_tag} {os.uname().machine}",
+        "build": _digest((root / "requirements" / "build.txt").read_bytes()),
+        "project": _digest(installed_part((root / "pyproject.toml").read_text(encoding="utf-8")).encode()),
+    }
+    if with_tests:
+        stamp["test"] = _digest((root / "requirements" / "test.txt").read_bytes())
+    return stamp
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def installed_part(pyproject: str) -> str:
+    """The lines of pyproject.toml that an installation can depend on: [build-system], [project*], [tool.setuptools*].
+
+    Read by line, since importing a TOML parser would cost every run more than all the rest here.
+    """
+    kept, keep = [], False
+    for line in pyproject.splitlines():
+        header = re.match(r"\[+\s*([\w.\"'-]+)", line)
+        if header:
+            keep = bool(re.match(r"(build-system|project|tool\.setuptools)(\.|$)", header.group(1)))
+        if keep and line.strip() and not line.lstrip().startswith("#"):
+            kept.append(line.strip())
+    return "\n".join(kept)
+
+
+def stale_parts(have: dict[str, str], want: dict[str, str]) -> tuple[str, ...]:
+    """What a set-up has to do: nothing, ("all",), or any of "test" (add packages) and "project" (install Kiln).
+
+    The packages of the tests are the build's and some more, in the same versions: adding them leaves those of the
+    build as they are.
+    """
+    if any(have.get(key) != want[key] for key in ("path", "python", "build")):
+        return ("all",)
+    if "test" in want and have.get("test", want["test"]) != want["test"]:
+        return ("all",)
+    return tuple(key for key in ("test", "project") if key in want and have.get(key) != want[key])
+
+
+def set_up(root: Path, with_tests: bool) -> None:
+    """Leaves a complete .venv behind, or raises SetupError with what was there before still in its place."""
+    venv = root / ".venv"
+    want = wanted(root, with_tests)
+
+    def is_complete() -> bool:
+        return not stale_parts(read_stamp(venv), want) and os.access(venv / "bin" / "python", os.X_OK)
+
+    complete = is_complete()
+    problems = missing(with_tests, with_venv=not complete)
+    if problems:
+        raise SetupError("\n".join(problems))
+    if complete:
+        return
+    with _locked(root / ".venv.lock") as lock:
+        if is_complete():  # by the set-up that held the lock
+            return
+        have = read_stamp(venv)
+        parts = stale_parts(have, want) if os.access(venv / "bin" / "python", os.X_OK) else ("all",)
+        if "all" in parts:
+            _make(root, want, lock)
+            return
+        if "test" in parts:
+            _say("adding what the tests need to .venv: about 40 MB to download, under a minute")
+            write_stamp(venv, {**have, "test": UNFINISHED})
+            _install_locked(root, "test.txt", lock)
+        _install_kiln(root, lock)
+        write_stamp(venv, {**have, **want})
+
+
+def _make(root: Path, want: dict[str, str], lock: int) -> None:
+    """Makes .venv from nothing; on failure one that was complete for another state of the tree comes back."""
+    venv, aside = root / ".venv", root / ".venv.old"
+    if venv.exists() and any(venv.iterdir()) and not (venv / STAMP).exists():
+        raise SetupError(f"{venv} was not made by tools/bootstrap.py: move it away or delete it, then run this again")
+    _say(
+        f"making .venv with Python {sys.version_info[0]}.{sys.version_info[1]}: about 300 MB to download and 1 GB to"
+        " unpack, most of it Triton; one to five minutes"
+    )
+    began = time.monotonic()
+    if read_stamp(venv).get("build"):
+        shutil.rmtree(aside, ignore_errors=True)
+        venv.rename(aside)
+    elif venv.exists():
+        shutil.rmtree(venv)
+    try:
+        venv.mkdir()
+        write_stamp(venv, {UNFINISHED: ""})
+        # The base interpreter, since sys.executable may be the one in the .venv that was just moved aside.
+        base = getattr(sys, "_base_executable", None) or sys.executable
+        _call([base, "-I", "-m", "venv", str(venv)], root, lock)
+        _install_locked(root, "test.txt" if "test" in want else "build.txt", lock)
+        _install_kiln(root, lock)
+        write_stamp(venv, want)
+    except BaseException:
+        shutil.rmtree(venv, ignore_errors=True)
+        if aside.exists():
+            aside.rename(venv)
+            _say("the set-up failed; the .venv of before is back in its place")
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    _say(f".venv is ready after {time.monotonic() - began:.0f} s")
+
+
+def _install_locked(root: Path, name: str, lock: int) -> None:
+    # Wheels alone: to build a package from source would ask for compilers, and run code before any kernel is built.
+    _pip(root, lock, "--require-hashes", "--only-binary=:all:", "--requirement", str(root / "requirements" / name))
+
+
+def _install_kiln(root: Path, lock: int) -> None:
+    # Editable, so that an edit under tools/kiln is what runs next; setuptools is locked and installed, so offline.
+    _pip(root, lock, "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(root))
+
+
+def _pip(root: Path, lock: int, *words: str) -> None:
+    python = root / ".venv" / "bin" / "python"
+    _call(
+        [str(python), "-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", *words],
+        root,
+        lock,
+    )
+
+
+def _call(command: list[str], root: Path, lock: int) -> None:
+    """Runs a step of the set-up; raises SetupError with its output and a remedy when it fails.
+
+    The step inherits the lock: should this process be killed, no other set-up starts before the step has ended, too.
+    """
+    # What would send packages elsewhere than to .venv, or make pip see packages that are not in it.
+    dropped = (
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PIP_TARGET",
+        "PIP_PREFIX",
+        "PIP_ROOT",
+        "PIP_USER",
+        "PIP_REQUIREMENT",
+        "PIP_CONSTRAINT",
+    )
+    environment = {key: value for key, value in os.environ.items() if key not in dropped}
+    environment["PIP_USER"] = "0"
+    done = subprocess.run(
+        command,
+        cwd=root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(lock,),
+        encoding="utf-8",
+        errors="replace",
+    )
+    if done.returncode:
+        text = done.stdout.strip()
+        raise SetupError(f"{text}\n\nthe set-up of .venv stopped there (exit code {done.returncode}).\n{remedy(text)}")
+
+
+# Words that pip 23 to 26 and the C library print, and what a person can do about it; the first match counts.
+_REMEDIES = (
+    (
+        ("DO NOT MATCH THE HASHES",),
+        "A downloaded file is not the one that requirements/ names. If `pip cache purge` and another run do not help,\n"
+        "the package index that pip is set up with (see `pip config list`) serves a changed file: do not use it.",
+    ),
+    (
+        ("No space left on device", "Disk quota exceeded"),
+        "The disk is full: .venv takes about 1.3 GB, twice that while an old one is replaced, and the downloads take\n"
+        "300 MB each in the folder for temporary files (TMPDIR) and in pip's cache (`pip cache dir`).",
+    ),
+    (
+        (
+            "name resolution",
+            "Name or service not known",
+            "Failed to establish a new connection",
+            "Connection refused",
+            "Connection reset",
+            "Connection aborted",
+            "Network is unreachable",
+            "timed out",
+            "Cannot connect to proxy",
+            "CERTIFICATE_VERIFY_FAILED",
+            "connection failed",
+            "(from versions: none)",
+        ),
+        "No package index was reached. This step needs the network, once; behind a proxy set HTTPS_PROXY, for a\n"
+        "mirror PIP_INDEX_URL, for its certificate PIP_CERT, and leave PIP_NO_INDEX unset. Then run the same again.",
+    ),
+    (
+        ("No matching distribution found", "Could not find a version"),
+        "The package index that pip is set up with (see `pip config list`; PIP_INDEX_URL) has no file of that\n"
+        "version for this interpreter and machine. Wheels of all that is locked exist for Linux with glibc on\n"
+        "x86_64 and aarch64.",
+    ),
+)
+
+
+def remedy(output: str) -> str:
+    """What to do about a failed step with this output."""
+    for words, text in _REMEDIES:
+        if any(word in output for word in words):
+            return text
+    return "Run the same again; if it stops at the same place, the lines above say why."
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    import fcntl
+
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another set-up of this folder is running; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def _say(text: str) -> None:
+    # To stderr: stdout belongs to what is run, which may be read by a program.
+    print(f"bootstrap: {text}", file=sys.stderr, flush=True)
+
+
+def main(words: list[str]) -> int:
+    """Sets up and becomes doit or pytest; returns an exit code only where it could not."""
+    root = Path(__file__).resolve().parent.parent
+    with_tests = words[:1] == ["test"]
+    try:
+        set_up(root, with_tests)
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return CANNOT_RUN
+    except OSError as error:
+        print(f"the set-up of .venv stopped: {error}\n{remedy(str(error))}", file=sys.stderr)
+        return CANNOT_RUN
+    except KeyboardInterrupt:
+        _say("stopped; the next run starts the set-up anew")
+        return 130
+    programs = root / ".venv" / "bin"
+    command = ["pytest", *words[1:]] if with_tests else ["doit", *words]
+    os.chdir(root)
+    # Through the interpreter: a script's first line cannot hold every path that .venv may have.
+    os.execv(programs / "python", [str(programs / "python"), str(programs / command[0]), *command[1:]])
+    return CANNOT_RUN
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""Digests of a slice: of the whole, and of each definition in it, free of comments, formatting and line numbers."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kiln.closure.module import Unit, index
+from kiln.closure.resolve import PACKAGE, bound_by
+
+_NO_MEANING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+"""fields of ast nodes that follow from others or say nothing to Python"""
+
+
+@dataclass
+class Digests:
+    """Collects the digests of a closure's modules; both results are lower-case sha256."""
+
+    function: str
+    components: dict[str, str] = field(default_factory=dict)
+    """`kernels/softmax.py:softmax_kernel` -> digest of all that binds or changes that name in the slice"""
+
+    def __post_init__(self) -> None:
+        self._whole = hashlib.sha256()
+        self._put("kiln closure 1", self.function)
+
+    def _put(self, *texts: str) -> None:
+        for text in texts:
+            data = text.encode()
+            self._whole.update(b"%d:" % len(data) + data)
+
+    def add(self, name: str, file: str, text: str) -> None:
+        """Take in the module `name`, cut from `file`. The text is what gets executed, so it is what gets hashed."""
+        self._put(name, file)
+        parts: dict[str, list[str]] = {}
+        for unit in index(text.encode(), Path(file), file).units:
+            for names, written in _statements(unit):
+                self._put(written)
+                for bound in names:
+                    parts.setdefault(bound, []).append(written)
+        parts.pop(PACKAGE, None)  # bound by the import of a module below another, and no definition of the user's
+        for bound, texts in parts.items():
+            joined = "".join(f"{len(part)}:{part}" for part in texts)
+            self.components[f"{file}:{bound}"] = hashlib.sha256(joined.encode()).hexdigest()
+
+    def hexdigest(self) -> str:
+        return self._whole.hexdigest()
+
+
+def _statements(unit: Unit) -> list[tuple[list[str], str]]:
+    """A unit as (names, canonical text); an import gives one for each name, as if written in lines of their own."""
+    node = unit.node
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [(sorted(unit.binds | unit.mutates), "".join(canonical(node)))]
+    source = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
+    return [([bound_by(alias)], f"import({source!a},{alias.name!a},{alias.asname!a})") for alias in node.names]
+
+
+def canonical(node: ast.AST) -> Iterator[str]:
+    """The tree as text that is the same on every Python that Kiln runs on.
+
+    ast.dump writes fields that are empty on one version and leaves them out on the next, and ast.unparse changed its
+    quotes and parentheses more than once; so this writes type names and the fields that hold something, and no others.
+    Strings that stand as statements, docstrings among them, are left out.
+    """
+    yield type(node).__name__
+    yield "("
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if name in _NO_MEANING or (value is None and not isinstance(node, ast.Constant)):
+            continue
+        if isinstance(node, ast.Constant):
+            yield _constant(value)
+        elif isinstance(value, list):
+            items = [item for item in value if not _is_text_statement(item)]
+            if items:
+                yield f"{name}=["
+                yield from _items(_merged(items) if isinstance(node, ast.JoinedStr) else items)
+                yield "]"
+        else:
+            yield f"{name}="
+            yield from _items([value])
+    yield ")"
+
+
+def _items(items: Iterable[object]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, ast.AST):
+            yield from canonical(item)
+        else:
+            # A name, an operator's number, or None: a missing default of a keyword-only parameter, a `**` in a dict.
+            yield ascii(item)
+        yield ","
+
+
+def _merged(values: list[ast.AST]) -> list[ast.AST]:
+    """An f-string's pieces; parsers differ in where they split plain text, and in whether empty text is a piece."""
+    merged: list[ast.AST] = []
+    for value in values:
+        last = merged[-1] if merged else None
+        if not isinstance(value, ast.Constant):
+            merged.append(value)
+        elif isinstance(last, ast.Constant):
+            merged[-1] = ast.Constant(value=str(last.value) + str(value.value))
+        elif value.value:
+            merged.append(value)
+    return merged
+
+
+def _is_text_statement(item: object) -> bool:
+    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
+
+
+def _constant(value: object) -> str:
+    """Type and value: 1, 1.0 and True are not the same to a compiler. Integers in hex, which has no length limit."""
+    return f"{type(value).__name__} {hex(value) if type(value) is int else ascii(value)}"

@@ -1,0 +1,282 @@
+"""What an import means to a slice: Triton, a part of the standard library, a file of the project, or neither."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from kiln.closure.module import SourceModule, Unit, load_module
+from kiln.closure.scope import dotted
+from kiln.errors import ClosureError
+
+PACKAGE = "kiln_slice"
+"""the package that slices of project files are modules of"""
+
+PURE_LIBRARY = frozenset(
+    {
+        "__future__",
+        "abc",
+        "bisect",
+        "cmath",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "heapq",
+        "itertools",
+        "logging",
+        "math",
+        "numbers",
+        "operator",
+        "re",
+        "statistics",
+        "string",
+        "struct",
+        "textwrap",
+        "types",
+        "typing",
+        "warnings",
+    }
+)
+"""modules of the standard library whose functions give the same result on every machine"""
+
+_HOST_PROBES = ("triton.runtime", "triton.testing", "triton.backends", "triton.knobs", "triton.language.target_info")
+"""parts of Triton that ask the build machine's driver or environment"""
+
+_DECORATORS = frozenset(
+    {
+        "triton.runtime.JITFunction",
+        "triton.runtime.jit",
+        "triton.runtime.jit.JITFunction",
+        "triton.runtime.jit.constexpr_function",
+        "triton.runtime.jit.jit",
+    }
+)
+"""what may be taken from triton.runtime all the same"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """A module that is no file of the project."""
+
+    dotted: str
+    refusal: str | None
+    """why a kernel must not need it, or None"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """A module or package of the project."""
+
+    parts: tuple[str, ...]
+    """its path below the root without `.py` or `__init__.py`"""
+    path: Path | None
+    """None for a folder without `__init__.py`"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A name at module level of a project file, and the attributes that are read off it."""
+
+    module: SourceModule
+    name: str
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A path of attributes that leads nowhere."""
+
+    location: Location
+    name: str
+
+
+def synthetic_name(parts: tuple[str, ...]) -> str:
+    """The name that a project module has in a slice: `kiln_slice.kernels.softmax` for kernels/softmax.py."""
+    return ".".join((PACKAGE, *map(_identifier, parts)))
+
+
+def _identifier(part: str) -> str:
+    if part.isidentifier() and not keyword.iskeyword(part):
+        return part
+    # A file name need be no identifier; the digest keeps `a-b` and `a_b` apart.
+    return f"{re.sub('[^A-Za-z0-9]', '_', part)}_{hashlib.sha256(part.encode()).hexdigest()[:8]}"
+
+
+def parts_of(file: str) -> tuple[str, ...]:
+    """The parts of a file's module: ("kernels", "softmax") for kernels/softmax.py, ("kernels",) for its __init__.py."""
+    folders = file.split("/")
+    stem = folders.pop().removesuffix(".py")
+    return (*folders, stem) if stem != "__init__" else tuple(folders)
+
+
+def refusal(name: str) -> str | None:
+    """Why a kernel must not need `name`, the dotted name of a module outside the project or of something in it."""
+    top = name.partition(".")[0]
+    if top == "triton":
+        probes = any(name == probe or name.startswith(f"{probe}.") for probe in _HOST_PROBES)
+        return "it asks the machine that builds" if probes and name not in _DECORATORS else None
+    if top in PURE_LIBRARY:
+        return None
+    if top in sys.stdlib_module_names:
+        return "it can read the machine that builds, and an image must not depend on that"
+    return "it is neither Triton nor a file of this project, and need not be installed where kernels are built"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The folder that kernels.yaml stands in: absolute imports are looked up there and beside the importing file."""
+
+    root: Path
+
+    def open(self, path: Path) -> SourceModule:
+        """The module in the file `path`. Raises ClosureError if it lies outside the project or does not parse."""
+        try:
+            real = path.resolve().relative_to(self.root.resolve())
+            # As the project spells it, where links may stand for folders; a path by another way is spelled by its own.
+            file = (path.relative_to(self.root) if path.is_relative_to(self.root) else real).as_posix()
+        except ValueError:
+            raise ClosureError(
+                "the file lies outside the project",
+                where=str(path),
+                expected=f"a file below {self.root}, links followed",
+                actual=str(path.resolve()),
+                remedy="move or copy it into the project",
+            ) from None
+        return load_module(path, file)
+
+    def locate(self, parts: tuple[str, ...]) -> Location | None:
+        """The module of that name, in Python's order: a package, a file, a folder."""
+        folder = self.root.joinpath(*parts)
+        for path in (folder / "__init__.py", *([folder.with_name(f"{parts[-1]}.py")] if parts else ())):
+            if path.is_file():
+                return Location(parts=parts, path=path)
+        return Location(parts=parts, path=None) if folder.is_dir() else None
+
+    def imported(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> _Imported:
+        """What one name of an import statement is bound to.
+
+        Raises ClosureError for a relative import that leaves the project, for a module that the project has twice, and
+        for one that it has only in part.
+        """
+        if isinstance(node, ast.ImportFrom):
+            return _Imported(self._module(importer, node, node.module or "", node.level), (alias.name,))
+        name = alias.name if alias.asname else alias.name.partition(".")[0]
+        return _Imported(self._module(importer, node, name, 0), ())
+
+    def _module(self, importer: SourceModule, node: ast.stmt, name: str, level: int) -> Outside | Location:
+        folder = tuple(importer.file.split("/")[:-1])
+        words = tuple(name.split(".")) if name else ()
+        if level:
+            if level - 1 > len(folder):
+                raise ClosureError(
+                    f"the relative import `{ast.unparse(node)}` leads out of the project",
+                    where=importer.position(node),
+                    expected=f"a module below {self.root}",
+                    remedy="move the imported file into the project",
+                )
+            base = folder[: len(folder) - level + 1]
+            found = self.locate(base + words)
+            if found is None:
+                raise self._not_there(importer, node, [base + words])
+            return found
+        if words[0] == "triton" or words[0] in sys.stdlib_module_names:
+            return Outside(dotted=name, refusal=refusal(name))
+        bases = [(), folder] if folder else [()]
+        locations = [location for base in bases if (location := self.locate(base + words)) is not None]
+        if len(locations) == 2 and None not in (locations[0].path, locations[1].path):
+            raise ClosureError(
+                f"`{ast.unparse(node)}` could mean two files",
+                where=importer.position(node),
+                expected="one file, below the project's root or beside the importing file",
+                actual=" and ".join(str(location.path) for location in locations),
+                remedy="write it as a relative import, or rename one of them",
+            )
+        if locations:
+            # A plain folder is only a namespace; a file wins over it.
+            return next((location for location in locations if location.path is not None), locations[0])
+        if any(self.locate((*base, words[0])) is not None for base in bases):
+            raise self._not_there(importer, node, [base + words for base in bases])
+        return Outside(dotted=name, refusal=refusal(name))
+
+    def _not_there(self, importer: SourceModule, node: ast.stmt, tried: list[tuple[str, ...]]) -> ClosureError:
+        return ClosureError(
+            f"`{ast.unparse(node)}` names a module that the project does not have",
+            where=importer.position(node),
+            expected=" or ".join(f"{'/'.join(parts)}.py" for parts in tried),
+            remedy="check the name; only files of the project can be cut",
+        )
+
+    def follow(self, location: Location, path: tuple[str, ...]) -> Definition | Location | Missing:
+        """Go down from a module: to a name that it binds, else to a module below it, as far as the path goes."""
+        while path:
+            if location.path is not None:
+                module = self.open(location.path)
+                if module.binding(path[0]):
+                    return Definition(module=module, name=path[0], attributes=path[1:])
+            is_package = location.path is None or location.path.name == "__init__.py"
+            below = self.locate((*location.parts, path[0])) if is_package else None
+            if below is None:
+                return Missing(location=location, name=path[0])
+            location, path = below, path[1:]
+        return location
+
+    def canonical(self, module: SourceModule, node: ast.expr) -> str | None:
+        """The dotted name outside the project that an expression stands for: `triton.jit` for a `jit` imported from it.
+
+        Imports and plain renamings (`jit = triton.jit`) are followed, across files as well. None for anything else.
+        """
+        chain = dotted(node)
+        return None if chain is None else self._canonical(module, chain[0].id, chain[1], frozenset())
+
+    def _canonical(
+        self, module: SourceModule, name: str, attributes: tuple[str, ...], seen: frozenset[tuple[str, str]]
+    ) -> str | None:
+        units = module.binding(name)
+        if not units or (module.file, name) in seen:
+            return None
+        seen |= {(module.file, name)}
+        node = units[-1].node
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imported = self.imported(module, node, alias_of(node, name))
+            path = (*imported.names, *attributes)
+            if isinstance(imported.module, Outside):
+                return ".".join((imported.module.dotted, *path))
+            end = self.follow(imported.module, path)
+            return self._canonical(end.module, end.name, end.attributes, seen) if isinstance(end, Definition) else None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            chain = dotted(node.value)
+            if chain is not None:
+                return self._canonical(module, chain[0].id, chain[1] + attributes, seen)
+        return None
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """The module of an import statement, and the names looked up in it (none for `import a`)."""
+
+    module: Outside | Location
+    names: tuple[str, ...]
+
+
+def alias_of(node: ast.Import | ast.ImportFrom, name: str) -> ast.alias:
+    """The last part of an import statement that binds `name`."""
+    return [alias for alias in node.names if bound_by(alias) == name][-1]
+
+
+def bound_by(alias: ast.alias) -> str:
+    """The name that one part of an import statement binds."""
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def is_import(unit: Unit) -> bool:
+    return isinstance(unit.node, (ast.Import, ast.ImportFrom))

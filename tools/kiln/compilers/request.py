@@ -1,0 +1,84 @@
+"""What a compiler is asked for, and what it reports besides the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kiln.closure.interface import Interface
+from kiln.closure.slice import Closure
+from kiln.digests import digest_json
+from kiln.errors import Position
+from kiln.manifest.model import Image, Value
+from kiln.toolchain.targets import Target
+
+ENVIRONMENT = {"TRITON_DISABLE_LINE_INFO": "1"}
+"""Line info holds paths and line numbers: with it a comment would change the image."""
+
+NVIDIA_ONLY = frozenset({"maxnreg", "ptx_version", "launch_pdl"})
+AMD_ONLY = frozenset({"waves_per_eu", "matrix_instr_nonkdim", "kpack"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileRequest:
+    """Everything that one image is compiled from: plain data that a child process gets, and that the digest covers."""
+
+    image_id: str
+    target: Target
+    closure: Closure
+    interface: Interface
+    options: Mapping[str, Value]
+    declared: Position
+    """the kernel in kernels.yaml, for messages"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompilerMetadata:
+    """What only the compiler knows of an image. Sizes are bytes."""
+
+    entry: str
+    """the symbol that the compiler says it made"""
+    warps: int
+    """as launched, not as asked: warp specialisation adds some"""
+    warp_size: int
+    cluster: tuple[int, int, int]
+    cooperative: bool
+    pdl: bool
+    shared_dynamic: int
+    global_scratch_bytes: int
+    global_scratch_align: int
+    profile_scratch_bytes: int
+    profile_scratch_align: int
+    tools: Mapping[str, str]
+    """tool -> version"""
+
+
+def compile_request(image: Image, target: Target, closure: Closure, interface: Interface) -> CompileRequest:
+    """The request for one image. Options that mean nothing to the target's vendor are left out."""
+    foreign = AMD_ONLY if target.vendor == "nvidia" else NVIDIA_ONLY
+    options = {name: value for name, value in image.variant.options.items() if name not in foreign}
+    if target.kind == "ptx":
+        # Left alone, Triton writes the ISA of its newest ptxas, which drivers in use refuse.
+        options.setdefault("ptx_version", target.ptx_version or 80)
+    else:
+        options.pop("ptx_version", None)
+    return CompileRequest(
+        image_id=image.id,
+        target=target,
+        closure=closure,
+        interface=interface,
+        options=options,
+        declared=image.variant.kernel.position,
+    )
+
+
+def components(request: CompileRequest) -> dict[str, str]:
+    """The request's own named parts for the action digest; tools and Kiln's code are added by whoever knows them."""
+    return {
+        **{f"closure {name}": digest for name, digest in request.closure.components.items()},
+        "closure": request.closure.digest,
+        "arguments": digest_json([[item.name, item.type, item.promise] for item in request.interface.arguments]),
+        **{f"constant {name}": repr(value) for name, value in request.interface.constants.items()},
+        **{f"option {name}": repr(value) for name, value in request.options.items()},
+        "target": request.target.name,
+    }

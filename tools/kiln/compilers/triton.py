@@ -1,0 +1,175 @@
+"""Compiles one kernel with Triton, stage by stage, with no GPU and no driver.
+
+Runs in a child of the fork server. Importing this module imports Triton and asks each ptxas for its version, so that
+the children inherit both. Triton's own cache is never used: its key leaves out things that change the image.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget, Language
+from triton.backends.nvidia.compiler import get_ptxas
+from triton.compiler.code_generator import CompilationError
+from triton.compiler.compiler import ASTSource, make_backend
+from triton.runtime.errors import PTXASError
+
+from kiln.closure import load
+from kiln.compilers.request import CompileRequest, CompilerMetadata
+from kiln.errors import CompileError, KilnError, Position
+
+_PTXAS = {arch: str(get_ptxas(arch).version) for arch in (80, 90)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """An image's bytes, and what the compiler says of it."""
+
+    data: bytes
+    metadata: CompilerMetadata
+
+
+def compile_kernel(request: CompileRequest) -> Compiled:
+    """The image of one request. Raises CompileError naming the stage and the kernel's line, ClosureError from loading."""
+    target = request.target
+    function = load.load(request.closure)
+    backend = make_backend(GPUTarget("cuda" if target.vendor == "nvidia" else "hip", target.arch, target.warp_size))
+    stage = "options"
+    try:
+        options = backend.parse_options(dict(request.options))
+        metadata: dict[str, Any] = dict(vars(options))
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, Language.TRITON)
+        if target.kind == "ptx":
+            del stages["cubin"]
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        stage = "front end"
+        source = _source(function, request)
+        module = source.make_ir(
+            backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+        )
+        for stage, run in stages.items():
+            module = run(module, metadata)
+    except KilnError:
+        raise
+    except Exception as error:
+        raise _failure(request, stage, error) from error
+    data = module.encode() if isinstance(module, str) else bytes(module)
+    return Compiled(data=data, metadata=_metadata(request, metadata))
+
+
+def _source(function: Any, request: CompileRequest) -> ASTSource:
+    """Triton's own description: constants, and arguments promised to be 1, are folded; 16 becomes an attribute."""
+    names: list[str] = function.arg_names
+    arguments = {argument.name: argument for argument in request.interface.arguments}
+    folded: dict[str, Any] = dict(request.interface.constants)
+    folded |= {name: 1 for name, argument in arguments.items() if argument.promise == 1}
+    signature = {name: "constexpr" if name in folded else arguments[name].type for name in names}
+    attributes = {
+        (names.index(name),): [["tt.divisibility", 16]] for name, argument in arguments.items() if argument.promise == 16
+    }
+    return ASTSource(function, signature, folded, attributes)
+
+
+def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMetadata:
+    target = request.target
+    tools = {"triton": triton.__version__}
+    if target.kind == "cubin" and isinstance(target.arch, int):
+        tools["ptxas"] = _PTXAS[90 if target.arch >= 90 else 80]
+    ctas = int(metadata.get("num_ctas", 1))
+    return CompilerMetadata(
+        entry=metadata["name"],
+        warps=metadata["num_warps"],
+        warp_size=metadata["warp_size"],
+        cluster=(ctas, 1, 1),
+        cooperative=bool(metadata.get("launch_cooperative_grid", False)),
+        pdl=bool(metadata.get("launch_pdl", False)),
+        shared_dynamic=metadata["shared"],
+        global_scratch_bytes=metadata.get("global_scratch_size", 0),
+        global_scratch_align=metadata.get("global_scratch_align", 1),
+        profile_scratch_bytes=metadata.get("profile_scratch_size", 0),
+        profile_scratch_align=metadata.get("profile_scratch_align", 1),
+        tools=tools,
+    )
+
+
+def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileError:
+    """What went wrong as people read it: the stage, the kernel's line, the diagnostic lines and nothing else."""
+    where: Position = request.closure.position
+    if isinstance(error, CompilationError):
+        # The innermost cause is where the fault is; the outer ones are the calls that lead there.
+        while isinstance(error.__cause__, CompilationError):
+            error = error.__cause__
+        where = _locate(request, error) or where
+        what, detail = _root(error), _excerpt(error)
+    elif isinstance(error, PTXASError):
+        lines = [line for line in str(error).splitlines() if re.search(r"\b(error|fatal)\b", line)]
+        what, detail = "ptxas refused the code that Triton gave it", "\n".join(lines[:8])
+    else:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
+        if frames:
+            where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
+        detail = "\n".join(str(error).splitlines()[1:8])
+    return CompileError(
+        f"{stage}: {what}" + (f"\n{_indent(detail)}" if detail else ""),
+        where=where,
+        remedy="see the kernel's line above"
+        if isinstance(error, CompilationError)
+        else "the kernel's log holds all that the compilers printed",
+    )
+
+
+def _root(error: CompilationError) -> str:
+    """The message of the last cause: Triton wraps a plain exception of the front end in one that only adds the place."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = (error.error_message or "") if cause is error else f"{type(cause).__name__}: {cause}"
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+
+
+def _excerpt(error: CompilationError) -> str:
+    """The source line at fault, with a caret below it."""
+    line, column = getattr(error.node, "lineno", None), getattr(error.node, "col_offset", 0)
+    if not error.src or line is None or line > len(error.src.splitlines()):
+        return ""
+    text = error.src.splitlines()[line - 1]
+    return f"{text}\n{' ' * column}^"
+
+
+def _locate(request: CompileRequest, error: CompilationError) -> Position | None:
+    """The place in the file of a front-end error: Triton counts lines from the function's own first line."""
+    line, column = getattr(error.node, "lineno", None), getattr(error.node, "col_offset", 0)
+    if not error.src or line is None:
+        return None
+    body = error.src.strip()
+    for module in request.closure.modules:
+        start = module.text.find(body)
+        if start >= 0:
+            first = module.text.count("\n", 0, start) + 1
+            return Position(file=module.file, line=first + line - 1, column=column + 1)
+    return None
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def read_log(path: Path) -> str | None:
+    """The first line that reads like an error in what the compilers printed: exit code 0 is no success.
+
+    LLVM reports some faults (inline assembly for another machine, say) on standard error alone, and goes on.
+    """
+    for line in path.read_text("utf-8", "replace").splitlines():
+        if re.search(r"(^|\s)(fatal )?error\s*:", line, re.IGNORECASE):
+            return line.strip()
+    return None

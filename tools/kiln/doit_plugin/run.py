@@ -1,0 +1,166 @@
+"""doit's run command for Kiln: overlaps steps in children of the fork server, and runs users' own tasks as doit does."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+from doit.cmd_run import Run as DoitRun
+from doit.cmd_run import opt_num_process
+from doit.control import TaskControl
+from doit.exceptions import TaskFailed, UnmetDependency
+from doit.runner import FAILURE, Runner
+from doit.task import Stream
+
+from kiln.doit_plugin.loader import PRIVATE_FOLDER, KilnLoader
+from kiln.doit_plugin.tasks import StepTask
+from kiln.engine.build import Build, Finished
+from kiln.engine.lock import build_lock
+from kiln.errors import KilnError
+
+
+class StepFailed(TaskFailed):  # type: ignore[misc]  # doit has no types
+    """A step failed; `finished` says how. Its message is what reporters print."""
+
+    def __init__(self, error: KilnError, finished: Finished | None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.finished = finished
+
+
+class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
+    """Keeps the pool full: takes ready tasks from doit's dispatcher, and gives back those that ended."""
+
+    def __init__(self, build: Build, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._build = build
+
+    def run_tasks(self, task_dispatcher: Any) -> None:
+        """Run what the dispatcher hands out, until nothing is left or, without --continue, something failed."""
+        generator, completed, exhausted = task_dispatcher.generator, None, False
+        while True:
+            while self._build.free and not exhausted and not self._stop_running:
+                try:
+                    node = generator.send(completed)
+                except StopIteration:
+                    exhausted = True
+                    break
+                completed = None
+                if node == "hold on":
+                    break
+                if not self._begin(node, task_dispatcher.tasks):
+                    completed = node
+            if not self._build.running:
+                return
+            finished = self._build.finish()
+            completed = task_dispatcher.nodes[finished.name]
+            self._end(completed, finished)
+
+    def _begin(self, node: Any, tasks: Any) -> bool:
+        """Whether the node's task now runs in the pool; otherwise it is over already."""
+        if not self.select_task(node, tasks):
+            return False
+        task = node.task
+        if not isinstance(task, StepTask):
+            self.process_task_result(node, self.execute_task(task))
+            return False
+        try:
+            self._build.start(task.name, task.step)
+        except KilnError as error:
+            self._build.fail(task.name)
+            self._handle_task_error(node, StepFailed(error, None))
+            return False
+        task.executed = True
+        self.reporter.execute_task(task)
+        return True
+
+    def _end(self, node: Any, finished: Finished) -> None:
+        if finished.output and self.stream.effective_verbosity(None) == 2:
+            self.reporter.write(f"{finished.name} printed:\n{finished.output.rstrip()}\n")
+        if finished.error is not None:
+            self._handle_task_error(node, StepFailed(finished.error, finished))
+            return
+        node.run_status = "successful"
+        self.reporter.add_success(node.task)
+
+    def _handle_task_error(self, node: Any, base_fail: Any) -> None:
+        if isinstance(base_fail, UnmetDependency):
+            # Nothing is wrong with this task: it keeps its record, and the exit code stays that of the failure.
+            node.run_status = "failure"
+            self.reporter.add_failure(node.task, base_fail)
+            self.final_result = self.final_result or FAILURE
+            return
+        super()._handle_task_error(node, base_fail)
+
+
+class Run(DoitRun):  # type: ignore[misc]  # doit has no types
+    """doit's `run`, over Kiln's engine."""
+
+    cmd_options = tuple(
+        {**option, "help": "how many steps run at once [default: the number of cores]"}
+        if option is opt_num_process
+        else option
+        for option in DoitRun.cmd_options
+    )
+
+    def _execute(
+        self,
+        outfile: Any,
+        verbosity: int | None = None,
+        always: bool = False,
+        continue_: bool = False,
+        reporter: Any = "kiln",
+        num_process: int = 0,
+        par_type: str = "process",
+        single: bool = False,
+        auto_delayed_regex: bool = False,
+        force_verbosity: bool = False,
+        failure_verbosity: int = 0,
+        pdb: bool = False,
+    ) -> int:
+        loader = self.loader
+        if not isinstance(loader, KilnLoader) or loader.build is None or loader.library is None:
+            # A dodo.py without rules is plain doit.
+            result: int = super()._execute(
+                outfile, verbosity, always, continue_, "console" if reporter == "kiln" else reporter, 0, par_type,
+                single, auto_delayed_regex, force_verbosity, failure_verbosity, pdb,
+            )  # fmt: skip
+            return result
+        self.control = TaskControl(self.task_list, auto_delayed_regex=auto_delayed_regex)
+        self.control.process(self.sel_tasks)
+        if single:
+            for name in self.control.selected_tasks:
+                task = self.control.tasks[name]
+                for member in task.task_dep if task.has_subtask else [name]:
+                    self.control.tasks[member].task_dep = []
+        library, build = loader.library, loader.build
+        build.size = max(1, num_process)
+        stream = open(outfile, "w", encoding="utf-8") if isinstance(outfile, str) else outfile
+        # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        try:
+            kind = self.reporters[reporter] if isinstance(reporter, str) else reporter
+            chosen = kind(stream, {"failure_verbosity": failure_verbosity}) if isinstance(kind, type) else kind
+            private = library.build / PRIVATE_FOLDER
+            with build_lock(private / "lock", waiting=_warn), build:
+                build.sweep(loader.known)
+                runner = StepRunner(
+                    build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity)
+                )
+                code: int = runner.run_all(self.control.task_dispatcher())
+                build.state.commit_files()
+                build.state.close()
+            for warning in build.state.warnings:
+                _warn(warning)
+            return code
+        except KilnError as error:
+            sys.stderr.write(f"ERROR: {error}\n")
+            return 2
+        finally:
+            if isinstance(outfile, str):
+                stream.close()
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"kiln: {text}\n")

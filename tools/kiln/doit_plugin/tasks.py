@@ -1,0 +1,91 @@
+"""doit tasks for steps: what doit lists, selects, cleans and forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from doit.task import Task
+
+from kiln.engine.build import Build
+from kiln.engine.publish import remove
+from kiln.engine.step import Step
+from kiln.errors import KilnError
+
+
+class Freshness:
+    """doit's `uptodate` question for a step; its repr is the answer that `doit info` prints."""
+
+    def __init__(self, build: Build, name: str, step: Step) -> None:
+        self._build = build
+        self._name = name
+        self._step = step
+        self._reasons: tuple[str, ...] = ()
+
+    def __call__(self) -> bool:
+        try:
+            self._reasons = self._build.status(self._name, self._step).reasons
+        except KilnError as error:
+            # The run command asks again and reports it as this task's failure; listings show it as a reason.
+            self._reasons = (str(error),)
+        return not self._reasons
+
+    def __repr__(self) -> str:
+        return "; ".join(self._reasons) or "fresh"
+
+
+class StepTask(Task):  # type: ignore[misc]  # doit has no types
+    """A doit task that stands for one step."""
+
+    def __init__(self, name: str, step: Step, build: Build, *, doc: str, group: str | None) -> None:
+        self.step = step
+        self.build = build
+        meta = {
+            "declared": list(step.origin),
+            "sources": [str(path) for path in step.sources],
+        }
+        super().__init__(
+            name,
+            actions=[self.run_alone],
+            targets=[str(build.root / output) for output in step.outputs],
+            task_dep=list(step.after),
+            uptodate=[Freshness(build, name, step)],
+            subtask_of=group,
+            doc=doc,
+            meta={key: value for key, value in meta.items() if value} or None,
+        )
+
+    def run_alone(self) -> bool:
+        """Run the step and wait for it: what doit's own runner does with this task. Kiln's run command overlaps steps."""
+        self.build.start(self.name, self.step)
+        finished = self.build.finish()
+        if finished.error is not None:
+            print(finished.error)
+        return finished.error is None
+
+    def clean(self, outstream: TextIO, dryrun: bool) -> None:
+        """Remove the outputs that are there, and the folders that this empties."""
+        root = self.build.root
+        there = [output for output in self.step.outputs if (root / output).exists()]
+        for output in there:
+            outstream.write(f"{self.name} - removing file '{root / output}'\n")
+        if not dryrun:
+            remove(root, there)
+
+
+def group_task(name: str, members: Sequence[Task], *, doc: str, group: str | None = None) -> Task:
+    """A task without actions that stands for others, fresh when all of them are."""
+
+    def fresh() -> bool:
+        return all(check() for member in members for check, _, _ in member.uptodate)
+
+    checks: list[Callable[[], bool]] = [fresh]
+    return Task(
+        name,
+        actions=None,
+        task_dep=[member.name for member in members],
+        uptodate=checks,
+        subtask_of=group,
+        has_subtask=True,
+        doc=doc,
+    )

@@ -1,0 +1,147 @@
+"""A build: asks which steps are stale, runs those in the pool, publishes what they make, and records each as it ends."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from kiln.engine.forkserver import Ended
+from kiln.engine.pool import Pool
+from kiln.engine.publish import make_folder, publish, remove
+from kiln.engine.state import Row, State
+from kiln.engine.status import Status, check
+from kiln.engine.step import Step
+from kiln.errors import KilnError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A step that ran: `error` is None when its outputs are published and recorded."""
+
+    name: str
+    error: KilnError | None
+    trace: str | None
+    log: Path | None
+    """where the failed step's whole output is kept"""
+    output: str
+    seconds: float
+
+
+class Build:
+    """Runs steps whose outputs lie below `root`. `folder`, below it, is private: lock, temporary files, logs."""
+
+    def __init__(self, *, state: State, root: Path, folder: Path, size: int) -> None:
+        self.state = state
+        self.root = root
+        self._folder = folder
+        self._statuses: dict[str, Status] = {}
+        self._running: dict[str, tuple[Step, Status]] = {}
+        self._pool = Pool(size=size, root=folder, temp=folder / "tmp")
+
+    def __enter__(self) -> Build:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.close()
+
+    def sweep(self, known: set[str]) -> list[str]:
+        """Forget the steps that are not `known` any more, with all that they published, and clear old temporary files.
+
+        Returns the names of the steps that are gone.
+        """
+        if (self._folder / "tmp").is_dir() and not (self._folder / "tmp").is_symlink():
+            shutil.rmtree(self._folder / "tmp")
+        gone = [name for name in self.state.rows if name not in known]
+        kept = {output.path for name, row in self.state.rows.items() if name in known for output in row.outputs}
+        for name in gone:
+            row = self.state.rows[name]
+            remove(self.root, [output.path for output in row.outputs if output.path not in kept])
+            self.state.drop(name)
+        return gone
+
+    @property
+    def size(self) -> int:
+        """How many steps run at once."""
+        return self._pool.size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._pool.size = size
+
+    @property
+    def free(self) -> bool:
+        """Whether another step may start now."""
+        return self._pool.free
+
+    @property
+    def running(self) -> int:
+        """How many steps have started and not finished."""
+        return len(self._running)
+
+    def status(self, name: str, step: Step) -> Status:
+        """Whether the step is fresh. Asked once a build; a step that finishes is asked anew."""
+        if name not in self._statuses:
+            self._statuses[name] = check(step, self.state.rows.get(name), self.root, self.state.files)
+        return self._statuses[name]
+
+    def start(self, name: str, step: Step) -> None:
+        """Start a step in a child. Raises KilnError when its inputs cannot be had."""
+        status = self.status(name, step)
+        # What is recorded in the end is what was asked here: an edit during the run makes the step stale again.
+        self._pool.start(name, step.call())
+        self._running[name] = (step, status)
+
+    def finish(self) -> Finished:
+        """The next step that ends: published and recorded, or failed with nothing of it published."""
+        ended = self._pool.wait()
+        step, status = self._running.pop(ended.name)
+        self._statuses.pop(ended.name, None)
+        error = ended.error
+        try:
+            if error is None:
+                outputs = publish(self._pool.staging(ended.name), self.root, step.outputs)
+                before = self.state.rows.get(ended.name)
+                if before is not None:
+                    remove(self.root, {output.path for output in before.outputs} - set(step.outputs))
+                self.state.record(
+                    ended.name,
+                    Row(
+                        components=status.components,
+                        outputs=outputs,
+                        seconds=ended.seconds,
+                        peak_memory=ended.peak_memory,
+                    ),
+                )
+        except KilnError as failure:
+            error = failure
+        finally:
+            self._pool.release(ended.name)
+        log = None
+        if error is not None:
+            self.fail(ended.name)
+            log = self._keep_log(ended)
+        return Finished(
+            name=ended.name, error=error, trace=ended.trace, log=log, output=ended.output, seconds=ended.seconds
+        )
+
+    def fail(self, name: str) -> None:
+        """Record that the step is not fresh, whatever it was before."""
+        self._statuses.pop(name, None)
+        self.state.invalidate(name)
+
+    def _keep_log(self, ended: Ended) -> Path | None:
+        text = ended.output + (f"\n{ended.trace}" if ended.trace else "")
+        if not text.strip():
+            return None
+        path = self._folder / "logs" / (ended.name.replace(":", "/") + ".log")
+        try:
+            make_folder(self._folder, path.parent)
+            path.write_text(text, "utf-8")
+        except (OSError, KilnError):
+            # A full disk must not hide the failure that is being reported.
+            return None
+        return path

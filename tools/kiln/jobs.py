@@ -1,0 +1,115 @@
+"""What steps do, each in a child of its own: plain data in, files below `staging` out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from kiln.binaries.checks import Expected, check_clean, check_image, check_limits, require
+from kiln.binaries.facts import Facts
+from kiln.binaries.measure import measure
+from kiln.compilers.request import CompileRequest
+from kiln.engine.forkserver import LOG_VARIABLE
+from kiln.errors import CompileError
+from kiln.manifest.model import Manifest
+from kiln.packaging.record import Source, read_records
+from kiln.toolchain.targets import Kind, Target
+
+
+def compile_image(request: CompileRequest, expected: Expected, image: str, facts: str, staging: Path) -> None:
+    """Compile one image, measure it, hold it against its declaration, and write it with its facts.
+
+    Nothing is written unless every check passes, for an exit code of 0 is no proof: compilers have returned empty and
+    truncated files, and images with an error on standard error, with it.
+    """
+    from kiln.compilers.triton import compile_kernel, read_log
+
+    compiled = compile_kernel(request)
+    if printed := read_log(Path(os.environ[LOG_VARIABLE])):
+        raise CompileError(
+            "the compiler printed an error, and made an image all the same; it is refused",
+            where=request.closure.position,
+            actual=printed,
+            remedy="look for code that the target does not have, such as inline assembly for another machine",
+        )
+    user_parameters = len(expected.parameters)
+    measured = measure(compiled.data, kind=request.target.kind, user_parameters=user_parameters, compiled=compiled.metadata)
+    findings = [
+        *check_image(measured, expected),
+        *check_limits(measured, request.target),
+        *check_clean(compiled.data, request.target.kind),
+    ]
+    require(findings, request.image_id)
+    _write(staging / image, compiled.data)
+    _write(staging / facts, measured.to_json().encode())
+
+
+def validate_image(facts: Path, expected: Expected, target: Target, report: str, staging: Path) -> None:
+    """Hold an image's facts against what was declared and what its target can do, and write down what was found."""
+    measured = Facts.from_json(facts.read_text("utf-8"))
+    findings = [*check_image(measured, expected), *check_limits(measured, target)]
+    require(findings, expected.image_id)
+    limits = {
+        "threads": [measured.threads, target.max_threads],
+        "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.max_shared],
+        "registers": [measured.registers and measured.registers * measured.threads, target.max_registers],
+    }
+    text = json.dumps({"image": expected.image_id, "used_and_limit": limits}, indent=1, sort_keys=True)
+    _write(staging / report, text.encode() + b"\n")
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def copy_image(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, output: str, staging: Path) -> None:
+    """An image's bytes as a host object."""
+    from kiln.packaging.objcopy import make_object
+
+    path = staging / output
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_object(image, kind, symbol, host, objcopy, path.parent, path.name)
+
+
+def compile_records(sources: list[Source], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
+    """One target's records as host objects."""
+    from kiln.packaging.c_objects import make_records
+
+    (staging / folder).mkdir(parents=True)
+    make_records(read_records(sources), library, host, cc, staging / folder)
+
+
+def compile_tables(
+    images: list[tuple[str, str]], library: str, host: str, cc: Path, folder: str, staging: Path
+) -> None:
+    """The tables, the registries and the fixed runtime as host objects."""
+    from kiln.packaging.c_objects import make_tables
+
+    (staging / folder).mkdir(parents=True)
+    make_tables(images, library, host, cc, staging / folder)
+
+
+def archive(members: list[tuple[str, Path]], ar: Path, output: str, staging: Path) -> None:
+    """A static archive of host objects."""
+    from kiln.packaging.archive import make_archive
+
+    path = staging / output
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_archive(members, ar, path.parent, path.name)
+
+
+def render_c(sources: list[Source], manifest: Manifest, staging: Path) -> None:
+    """The public C headers and the runtime's sources."""
+    from kiln.packaging.c_package import render_header
+
+    render_header(read_records(sources), manifest, staging)
+
+
+def render_rust(sources: list[Source], manifest: Manifest, version: str, folder: str, staging: Path) -> None:
+    """The Rust crate."""
+    from kiln.packaging.rust_crate import render_crate
+
+    (staging / folder).mkdir(parents=True)
+    render_crate(read_records(sources), manifest, version, staging / folder)

@@ -1,0 +1,54 @@
+"""Text of the manifest as C literals, names and comments: whatever it holds, the C around it keeps its meaning."""
+
+from __future__ import annotations
+
+import re
+
+from kiln.errors import PackagingError
+from kiln.manifest.names import C_KEYWORDS, CPP_KEYWORDS
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def c_string(text: str | None) -> str:
+    """A C string literal of the text's UTF-8 bytes; NULL for None.
+
+    Bytes that are no printable ASCII are octal escapes, which end after three digits, unlike hexadecimal ones. `?` is
+    escaped, for `??/` is a backslash to a C99 compiler.
+    """
+    if text is None:
+        return "NULL"
+    special = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
+    return '"' + "".join(special.get(b, chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}") for b in text.encode()) + '"'
+
+
+def c_comment(text: str) -> str:
+    """The text on one line of a C comment: it neither ends the comment, nor opens one, nor reorders what is shown."""
+    plain = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
+
+
+def c_integer(value: int) -> str:
+    """An int64_t constant expression. Raises OverflowError when the value is not one."""
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{value} is no 64-bit integer")
+    if value == -(2**63):
+        # C has no negative literals, and 9223372036854775808 alone is too large for the type.
+        return "(-INT64_C(9223372036854775807) - 1)"
+    return f"INT64_C({value})" if value >= 0 else f"(-INT64_C({-value}))"
+
+
+def field_name(name: str, where: str) -> str:
+    """The struct member for a kernel's argument: a name that C or C++ reserves gets an underscore at its end.
+
+    Raises PackagingError, with `where` as the place, for a name that is not ASCII.
+    """
+    if not _NAME.fullmatch(name):
+        raise PackagingError(
+            f"argument {name!a} cannot be named in C",
+            where=where,
+            expected="letters a-z and A-Z, digits and underscores",
+            actual=ascii(name),
+            remedy="rename the kernel's parameter",
+        )
+    return f"{name}_" if name in C_KEYWORDS or name in CPP_KEYWORDS else name

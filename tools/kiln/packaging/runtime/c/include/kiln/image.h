@@ -1,0 +1,149 @@
+/* The images of a kernel library: what each one is, how to find it, and how to know that its bytes are whole.
+ *
+ * Everything here is read-only data and pure functions: no allocation, no printing, no global state, no constructor,
+ * and safe from any thread. No CUDA or HIP header is needed. C99 and later, C++11 and later.
+ *
+ * Linking: a program that names an image's record pulls that image alone out of the archive. A program that calls
+ * one of the lookups below pulls the registry, and with it every image of the archive.
+ *
+ * An archive of one target, lib<library>_<target>.a, is complete on its own: its registry lists that target's images.
+ * Several of them link together without clashes. The registry of the first one then lists whatever images the program
+ * has linked, so name each further target's table to the linker, as in
+ *     -lkiln_sm_80 -Wl,-u,kiln__sm_90a -lkiln_sm_90a
+ * or mention it in the program. Of lib<library>.a nothing has to be named.
+ */
+#ifndef KILN_IMAGE_H
+#define KILN_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes whenever a struct below does; kiln_abi_version() says what the archive was compiled with. */
+#define KILN_ABI_VERSION 1
+
+enum kiln_kind {
+    KILN_KIND_CUBIN = 1,
+    KILN_KIND_PTX = 2,
+    KILN_KIND_HSACO = 3
+};
+
+/* Who fills a parameter. The scratch pointers are hidden from the kernel's author: they come after the user's
+ * parameters, they are always part of the parameter buffer, and they may be null where the image asks for 0 bytes. */
+enum kiln_role {
+    KILN_ROLE_USER = 1,
+    KILN_ROLE_GLOBAL_SCRATCH = 2,
+    KILN_ROLE_PROFILE_SCRATCH = 3
+};
+
+/* One parameter, as the image lays it out. */
+struct kiln_parameter {
+    const char *name;
+    const char *type; /* as C has it: "void *" (a device address), "int32_t", "float"; fp16, bf16, fp8 are bits */
+    enum kiln_role role;
+    uint32_t offset; /* in the parameter buffer, bytes */
+    uint32_t size;   /* bytes */
+    uint32_t promise; /* the caller guarantees that address or value is a multiple of this; 0 where nothing is promised */
+};
+
+/* A value that is compiled in: of a constexpr parameter, or 1 of an argument whose promise is to be 1. */
+struct kiln_constant {
+    const char *name;
+    const char *text; /* as declared: 2048, True, 1e-05 */
+    int64_t value;    /* of an integer or a truth value; 0 for anything else */
+};
+
+/* One variant built for one target. Sizes are bytes. */
+struct kiln_image {
+    const char *id; /* "softmax_fp16_2048@sm_90a" */
+    const char *kernel;
+    const char *variant;
+    const char *group;
+    const char *dtype;
+    const char *block;
+    const char *target;
+    const char *entry; /* the symbol to ask the driver for */
+    enum kiln_kind kind;
+    const void *data; /* read-only, aligned to 64; PTX is followed by one NUL that size leaves out */
+    size_t size;
+    uint8_t sha256[32]; /* of those size bytes */
+    const struct kiln_parameter *parameters; /* all of the buffer, in order */
+    uint32_t parameter_count;
+    uint32_t parameter_bytes;
+    const struct kiln_constant *constants;
+    uint32_t constant_count;
+    uint32_t threads; /* of a block */
+    uint32_t warps;   /* as launched: threads / warp_size */
+    uint32_t warps_requested; /* num_warps; warp specialisation makes it differ */
+    uint32_t warp_size;
+    uint32_t cluster[3];
+    bool cooperative;
+    bool pdl; /* programmatic dependent launch */
+    uint32_t shared_static;
+    uint32_t shared_dynamic; /* to be given at launch */
+    uint64_t global_scratch_bytes; /* for each block of the grid and each block of its cluster */
+    uint32_t global_scratch_align;
+    uint64_t profile_scratch_bytes;
+    uint32_t profile_scratch_align;
+    int32_t registers; /* of 32 bits, a thread; -1 in this and the next three where the image does not say */
+    int32_t scalar_registers;
+    int32_t spills;
+    int32_t stack;
+    const char *ptx_isa; /* "8.0", of PTX only: it decides the oldest driver; else NULL */
+    const char *grid[3]; /* expressions over arguments, constants and launch inputs */
+    const char *select;  /* when the variant can serve a call; NULL: always */
+};
+
+/* The images of one target, in order of declaration. */
+struct kiln_table {
+    const char *target;
+    const struct kiln_image *const *images;
+    size_t count;
+};
+
+uint32_t kiln_abi_version(void);
+
+/* Whether the image's bytes have the digest that its record gives: about 5 ms a MiB. */
+bool kiln_image_verify(const struct kiln_image *image);
+
+/* How many images there are. */
+size_t kiln_image_count(void);
+
+/* The image at a place in the order of declaration; NULL from kiln_image_count() on. */
+const struct kiln_image *kiln_image_at(size_t index);
+
+/* The image of a variant for a target, both as in kernels.yaml; NULL when there is none. */
+const struct kiln_image *kiln_image_find(const char *variant, const char *target);
+
+/* The images of a group in order of declaration: the first when previous is NULL, NULL after the last.
+ * With a target, only its images; with NULL, those of every target. */
+const struct kiln_image *kiln_group_next(const char *group, const char *target, const struct kiln_image *previous);
+
+/* What a grid comes to. */
+enum kiln_grid_status {
+    KILN_GRID_OK = 0,
+    KILN_GRID_EMPTY = 1,       /* a dimension is 0: there is nothing to do, and a driver refuses such a launch */
+    KILN_GRID_OUT_OF_RANGE = 2 /* a dimension is negative, x is above 2^31 - 1, or y or z is above 65535 */
+};
+
+/* Checks a grid against the limits that CUDA and HIP share. `grid` is written unless it is out of range. */
+static inline enum kiln_grid_status kiln_grid_from(int64_t x, int64_t y, int64_t z, uint32_t grid[3])
+{
+    if (x < 0 || y < 0 || z < 0 || x > INT32_MAX || y > 65535 || z > 65535) {
+        return KILN_GRID_OUT_OF_RANGE;
+    }
+    grid[0] = (uint32_t)x;
+    grid[1] = (uint32_t)y;
+    grid[2] = (uint32_t)z;
+    return x == 0 || y == 0 || z == 0 ? KILN_GRID_EMPTY : KILN_GRID_OK;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,233 @@
+//! What is known of one built image, and its bytes.
+
+use core::ffi::CStr;
+use core::fmt;
+
+/// What kind of code an image is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Machine code of an NVIDIA GPU: an ELF file.
+    Cubin,
+    /// NVIDIA's portable assembly, which the driver compiles when it loads it: NUL-terminated text.
+    Ptx,
+    /// Machine code of an AMD GPU: an ELF file.
+    Hsaco,
+}
+
+impl fmt::Display for Kind {
+    /// `cubin`, `ptx` or `hsaco`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Cubin => "cubin",
+            Self::Ptx => "ptx",
+            Self::Hsaco => "hsaco",
+        })
+    }
+}
+
+/// Who provides a parameter.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Role {
+    /// The caller: it is a field of the variant's `Args`.
+    User,
+    /// The launcher: address of [`Image::global_scratch_bytes`] bytes for each block of the grid; null when that is 0.
+    GlobalScratch,
+    /// The launcher: address of [`Image::profile_scratch_bytes`] bytes for each block of the grid; null when that is 0.
+    ProfileScratch,
+}
+
+/// One parameter of a kernel, as the image lays it out.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Parameter {
+    /// Name in the kernel's source; a hidden parameter is named after its role.
+    pub name: &'static str,
+    /// Rust type of its value: `DevicePtr`, `i32`, ...
+    pub rust_type: &'static str,
+    /// Who provides it.
+    pub role: Role,
+    /// Where it starts in the parameter buffer, in bytes.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub size: usize,
+    /// The address or value must be a multiple of this: the kernel was compiled on that promise, and is wrong without.
+    pub promise: Option<u32>,
+}
+
+/// A value that is compiled into an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// `true` or `false`.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A floating-point number.
+    Float(f64),
+    /// A text.
+    Text(&'static str),
+}
+
+/// A named value that is compiled into an image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Constant {
+    /// Name of the kernel's `constexpr` parameter.
+    pub name: &'static str,
+    /// Its value in this image.
+    pub value: Value,
+}
+
+/// One variant of a kernel built for one target: what was measured off it, what was declared for it, and its bytes.
+///
+/// Sizes are bytes.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Image {
+    /// `<variant>@<target>`, unique in this crate.
+    pub id: &'static str,
+    /// The declared kernel that this is a variant of.
+    pub kernel: &'static str,
+    /// The variant: a kernel for one dtype and block.
+    pub variant: &'static str,
+    /// The group: variants of one group compute the same thing, and compete.
+    pub group: &'static str,
+    /// The dtype, in Triton's words: `fp16`.
+    pub dtype: &'static str,
+    /// The block, as it stands in names: `2048`.
+    pub block: &'static str,
+    /// What the image is built for: `sm_90a`, `compute_80`, `gfx942`.
+    pub target: &'static str,
+    /// The kernel's symbol in the image.
+    pub entry: &'static str,
+    /// What kind of code it is.
+    pub kind: Kind,
+    /// The image, aligned to 64 bytes; a PTX without the NUL that follows it, for which see [`Image::ptx`].
+    pub bytes: &'static [u8],
+    /// SHA-256 of `bytes`.
+    pub sha256: [u8; 32],
+    /// Every parameter in order, the hidden ones last.
+    pub parameters: &'static [Parameter],
+    /// Size of the whole parameter buffer.
+    pub parameter_bytes: usize,
+    /// What is compiled in, in the order of the kernel's parameters.
+    pub constants: &'static [Constant],
+    /// Threads in a block: the launch's block size in x, with 1 in y and z.
+    pub threads: u32,
+    /// Warps in a block; warp specialisation can make it more than was requested.
+    pub warps: u32,
+    /// Warps that the declaration asked for.
+    pub warps_requested: u32,
+    /// Threads in a warp.
+    pub warp_size: u32,
+    /// Blocks in a cluster in x, y and z; `[1, 1, 1]` is a launch without clusters.
+    pub cluster: [u32; 3],
+    /// Whether the launch has to be cooperative.
+    pub cooperative: bool,
+    /// Whether the kernel is made for programmatic dependent launch.
+    pub pdl: bool,
+    /// Shared memory that the image itself reserves in a block.
+    pub shared_static: u32,
+    /// Shared memory that the launch has to give each block.
+    pub shared_dynamic: u32,
+    /// Device memory behind the [`Role::GlobalScratch`] parameter, for each block of the grid and of the cluster.
+    pub global_scratch_bytes: u64,
+    /// Alignment of that memory.
+    pub global_scratch_align: u64,
+    /// Device memory behind the [`Role::ProfileScratch`] parameter, for each block of the grid and of the cluster.
+    pub profile_scratch_bytes: u64,
+    /// Alignment of that memory.
+    pub profile_scratch_align: u64,
+    /// 32-bit registers a thread uses (vector registers on AMD); `None` where the image does not say.
+    pub registers: Option<u32>,
+    /// Scalar registers a wave uses, on AMD.
+    pub scalar_registers: Option<u32>,
+    /// Registers that were spilled to memory; `None` where the image does not say.
+    pub spills: Option<u32>,
+    /// Local memory a thread uses; `None` where the image does not say.
+    pub stack: Option<u32>,
+    /// The PTX ISA of a PTX image, which decides the oldest driver that takes it: `8.0`.
+    pub ptx_isa: Option<&'static str>,
+    /// The grid in x, y and z as declared, over arguments, launch inputs and constants.
+    pub grid: [&'static str; 3],
+    /// The condition as declared under which the variant can be used; `None`: always.
+    pub select: Option<&'static str>,
+    pub(crate) stored: &'static [u8],
+}
+
+impl Image {
+    /// The text of a PTX image with its NUL, as a driver wants it; `None` for any other kind.
+    #[must_use]
+    pub fn ptx(&self) -> Option<&'static CStr> {
+        match self.kind {
+            Kind::Ptx => CStr::from_bytes_with_nul(self.stored).ok(),
+            _ => None,
+        }
+    }
+
+    /// What to hand to a driver's "load data" call: [`Image::bytes`], for PTX with the NUL that ends it.
+    #[must_use]
+    pub const fn as_c_bytes(&self) -> &'static [u8] {
+        self.stored
+    }
+}
+
+impl fmt::Debug for Image {
+    /// What it is and how large, not its thousands of bytes.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Image")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("entry", &self.entry)
+            .field("size", &self.bytes.len())
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Data at an address that is a multiple of 64: ELF readers and GPU drivers may assume more than a byte's alignment.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
+
+const _: () = assert!(core::mem::align_of::<Aligned<[u8; 1]>>() == 64);
+
+// Unused when features leave out every PTX image.
+#[allow(dead_code)]
+/// The text of a PTX image. Fails to compile when no NUL ends `stored`, up to which a driver would read.
+///
+/// Only the last byte is looked at: a loop over a large image would pass the compiler's limit for constants.
+pub(crate) const fn without_nul(stored: &'static [u8]) -> &'static [u8] {
+    match stored.split_last() {
+        Some((0, text)) => text,
+        _ => panic!("a PTX image must end with a NUL"),
+    }
+}
+
+// Unused when features leave out every image.
+#[allow(dead_code)]
+/// The bytes of a digest written in hexadecimal. Fails to compile when `text` is anything else.
+pub(crate) const fn sha256(text: &str) -> [u8; 32] {
+    assert!(text.len() == 64, "a SHA-256 has 64 hexadecimal digits");
+    let mut bytes = [0; 32];
+    let mut index = 0;
+    while index < 32 {
+        let high = digit(text.as_bytes()[2 * index]);
+        let low = digit(text.as_bytes()[2 * index + 1]);
+        bytes[index] = high << 4 | low;
+        index += 1;
+    }
+    bytes
+}
+
+#[allow(dead_code)]
+const fn digit(character: u8) -> u8 {
+    match character {
+        b'0'..=b'9' => character - b'0',
+        b'a'..=b'f' => character - b'a' + 10,
+        _ => panic!("a SHA-256 has 64 hexadecimal digits"),
+    }
+}

@@ -1,0 +1,44 @@
+"""The names of the Rust crate: its files, and the static of each image. A build with nothing to do imports this."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kiln.binaries.facts import SUFFIX
+from kiln.manifest.model import Image, Manifest
+from kiln.toolchain.targets import TARGETS
+
+RUNTIME = Path(__file__).parent / "runtime" / "rust"
+"""the fixed Rust sources, which go into every crate as they are"""
+
+RUNTIME_SOURCES = ("image.rs", "launch.rs", "lib.rs", "lookup.rs")
+"""their names there, and under src/ in the crate"""
+
+
+def image_file(image: Image) -> str:
+    """Where the crate keeps an image, such as images/sm_90a/softmax_fp16_2048.cubin."""
+    return f"images/{image.target}/{image.variant.id}{SUFFIX[TARGETS[image.target].kind]}"
+
+
+def variant_file(variant: str) -> str:
+    """The source file of a variant's module."""
+    return f"src/variants/{variant}.rs"
+
+
+def static(target: str) -> str:
+    """The static that describes a variant's image for a target, in the variant's module."""
+    return target.upper()
+
+
+def crate_files(manifest: Manifest) -> tuple[str, ...]:
+    """Every file that `rust_crate.render_crate` writes, relative to the crate's folder."""
+    return (
+        "Cargo.toml",
+        "README.md",
+        *(f"src/{source}" for source in RUNTIME_SOURCES),
+        "src/arithmetic.rs",
+        "src/tables.rs",
+        "src/variants/mod.rs",
+        *(variant_file(variant.id) for variant in manifest.variants),
+        *(image_file(image) for image in manifest.images),
+    )

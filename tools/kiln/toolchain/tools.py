@@ -1,0 +1,115 @@
+"""Finds the tools of a build and identifies each by its content: two tools with one version string are not the same.
+
+Nothing is imported or run here: a build that has nothing to do only asks for file stats.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from kiln.digests import FileDigests
+from kiln.errors import ToolchainError
+from kiln.toolchain.targets import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triton:
+    """An installed Triton: the compilers for NVIDIA and AMD with everything that they bring along."""
+
+    folder: Path
+    """the package's folder"""
+
+    @cached_property
+    def version(self) -> str:
+        """3.9.0, read off the source, for the package is not imported."""
+        text = (self.folder / "__init__.py").read_text("utf-8")
+        found = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+        return found.group(1) if found else "unknown"
+
+    def components(self, target: Target, files: FileDigests) -> dict[str, str]:
+        """Digests of all that can change an image for `target`, by the name of the part."""
+        backend = self.folder / "backends" / ("nvidia" if target.vendor == "nvidia" else "amd")
+        parts = {"triton": files.of_all(self._core), f"triton {target.vendor}": files.of_all(_sources(backend, self.folder))}
+        for part, path in self._parts(target).items():
+            parts[part] = files.of(path)
+        return parts
+
+    @cached_property
+    def _core(self) -> Mapping[str, Path]:
+        """libtriton and the Python of language, compiler and runtime; neither backends nor profiler reach an image."""
+        core = {
+            name: path
+            for name, path in _sources(self.folder, self.folder).items()
+            if name.split("/")[0] not in ("backends", "profiler")
+        }
+        # The module is named after the interpreter's ABI (libtriton.so, libtriton.abi3.so, ...).
+        core |= {path.name: path for path in sorted((self.folder / "_C").glob("libtriton*.so"))}
+        return core
+
+    def _parts(self, target: Target) -> Mapping[str, Path]:
+        if target.vendor == "nvidia":
+            nvidia = self.folder / "backends" / "nvidia"
+            # Triton takes ptxas-blackwell from sm_90 on, whatever the name says.
+            ptxas = "ptxas-blackwell" if isinstance(target.arch, int) and target.arch >= 90 else "ptxas"
+            parts = {"libdevice": nvidia / "lib" / "libdevice.10.bc"}
+            return parts if target.kind == "ptx" else {"ptxas": nvidia / "bin" / ptxas, **parts}
+        amd = self.folder / "backends" / "amd" / "lib"
+        return {path.name: path for path in sorted(amd.iterdir()) if path.suffix in (".bc", ".so")}
+
+
+def find_triton() -> Triton:
+    """The Triton of this Python. Raises ToolchainError when there is none."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        raise ToolchainError(
+            "Triton is not installed in this Python",
+            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
+        )
+    return Triton(folder=Path(spec.origin).parent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTools:
+    """objcopy, ar and cc for the host that the library is linked on."""
+
+    objcopy: Path
+    ar: Path
+    cc: Path
+
+
+_PACKAGES = {"objcopy": "binutils", "ar": "binutils", "gcc": "gcc"}
+_OVERRIDES = {"objcopy": "OBJCOPY", "ar": "AR", "gcc": "CC"}
+
+
+def find_host_tools(host: str) -> HostTools:
+    """The host's binutils and C compiler: OBJCOPY, AR and CC where they are set, else from PATH.
+
+    `host` is a GNU triplet such as x86_64-linux-gnu. The plain names are taken when this machine is of that kind, the
+    prefixed ones (aarch64-linux-gnu-objcopy) otherwise. Raises ToolchainError naming the package of a missing tool.
+    """
+    native = host.split("-")[0] == os.uname().machine
+    prefix = "" if native else f"{host}-"
+
+    def find(tool: str) -> Path:
+        name = os.environ.get(_OVERRIDES[tool]) or prefix + tool
+        found = shutil.which(name)
+        if found is None:
+            package = _PACKAGES[tool] + ("" if native else f"-{host}".replace("_", "-"))
+            raise ToolchainError(
+                f"{name} is missing: it is needed to build the host objects and archives",
+                remedy=f"install {package} (Debian, Ubuntu: apt-get install {package}), or set {_OVERRIDES[tool]}",
+            )
+        return Path(found)
+
+    return HostTools(objcopy=find("objcopy"), ar=find("ar"), cc=find("gcc"))
+
+
+def _sources(folder: Path, root: Path) -> dict[str, Path]:
+    return {path.relative_to(root).as_posix(): path for path in sorted(folder.rglob("*.py"))}
