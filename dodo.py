@@ -119,16 +119,16 @@ def table(library):
     )
 
 
-@rule("archive:<target>")
-def archive_target(library, target):
-    """a static archive: of one target's images, or of all"""
-    return _archive(library, target)
-
-
 @rule("archive:all")
 def archive(library):
-    """a static archive: of one target's images, or of all"""
+    """the static archive of every image"""
     return _archive(library, None)
+
+
+@rule("archive:<target>")
+def archive_target(library, target):
+    """a static archive of one target's images"""
+    return _archive(library, target)
 
 
 def _archive(library, target):

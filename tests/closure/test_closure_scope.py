@@ -81,8 +81,9 @@ def test_agrees_with_python() -> None:
                 continue  # a nested function's names may be its parent's
             # The compiler lists these with the scope around the function.
             node.decorator_list, node.args.defaults, node.args.kw_defaults, node.returns = [], [], [], None
-            for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
-                argument.annotation = None
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
             found = {name.name for name in scope.reads(node)} - {"super"}
             assert found == _globals(table), f"{file}:{node.lineno} {node.name}"
             compared += 1

@@ -102,7 +102,7 @@ def _accepts(command: list[str], source: str, text: str, folder: Path) -> bool:
 
 
 def test_keyword_lists_hold_what_the_compilers_refuse(tmp_path: Path) -> None:
-    """Every word of the three lists is tried as a variable's name in its language, and so are other languages' words."""
+    """What a list leaves out is a variable's name in that language; what it holds, in a sample, is none."""
     words = sorted(C_KEYWORDS | CPP_KEYWORDS | RUST_KEYWORDS | set(keyword.kwlist))
     for language, known, command, source, line in (
         ("C", C_KEYWORDS, ["gcc", "-std=c17", "-fsyntax-only"], "t.c", "long w{n}(void) {{ long {w} = 1; return {w}; }}"),
@@ -115,9 +115,10 @@ def test_keyword_lists_hold_what_the_compilers_refuse(tmp_path: Path) -> None:
             "pub fn w{n}() -> i64 {{ let {w} = 1; {w} }}",
         ),
     ):
-        free = [word for word in words if word not in known]
+        # g++ knows some of C's words that start with an underscore, as an extension.
+        free = [word for word in words if word not in known and not (language == "C++" and word.startswith("_"))]
         text = "\n".join(line.format(n=n, w=word) for n, word in enumerate(free))
         assert _accepts(command, source, text, tmp_path), f"the list of {language} lacks a word"
-        # A third of the words is enough to see that the list is of the right language, and a compile each is slow.
+        # A sample, because each needs a compile of its own.
         for word in sorted(known)[::6]:
             assert not _accepts(command, source, line.format(n=0, w=word), tmp_path), f"{word} is no keyword of {language}"

@@ -129,15 +129,16 @@ BOMB = "a: &a [x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [{f'*{chr(97 + n)
 
 FLOODS: dict[str, tuple[bytes, str, str]] = {
     "alias bomb": (BOMB.encode(), "1:4", "an anchor"),
-    "deep list": (b"[" * 2**20, "1:33", "nested too deeply"),
+    "deep list": (b"[" * 2**20, "1:1001", "nested too deeply"),
+    "deep list over lines": (b"[\n" * 2**19, "33:1", "nested too deeply"),
     "deep map": (b"a: " + b"{a: " * 2**17, "1:128", "nested too deeply"),
     "deep block": (b"".join(b" " * n + b"a:\n" for n in range(1400)), "33:33", "nested too deeply"),
     "deep dashes": (b"- " * 2**19, "1:65", "nested too deeply"),
     "ten megabytes": (b"a: 1\n" * 2**21, "1:1", "too large"),
     "a long key": (b"x" * (2**20 - 8) + b": 1\n", "1:1048569", "a colon"),
     "a long number as a key": (b"? " + b"1" * (2**20 - 8) + b"\n: 1\n", "1:3", "a number"),
-    "a number that is none": (b"? " + b"1" * (2**20 - 9) + b"x\n: [\n", "2:3", "not closed"),
-    "a long line of quotes": (b"a: " + b"'" * (2**20 - 4), "1:4", "never closed"),
+    "a number that is none": (b"? " + b"1" * (2**20 - 9) + b"x\n: [a\n", "2:3", "not closed"),
+    "a long line of quotes": (b"a: " + b"'" * (2**20 - 5), "1:4", "never closed"),
 }
 
 

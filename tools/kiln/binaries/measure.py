@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from kiln.binaries.cubin import read_cubin
 from kiln.binaries.elf import DAMAGED
@@ -12,11 +11,9 @@ from kiln.binaries.facts import Facts, Parameter, Role
 from kiln.binaries.hsaco import read_hsaco
 from kiln.binaries.ptx import read_ptx
 from kiln.binaries.reading import Reading
+from kiln.compilers.request import CompilerMetadata
 from kiln.errors import ImageError
 from kiln.toolchain.targets import Kind
-
-if TYPE_CHECKING:
-    from kiln.compilers.request import CompilerMetadata
 
 READERS: dict[Kind, Callable[[bytes], Reading]] = {"cubin": read_cubin, "ptx": read_ptx, "hsaco": read_hsaco}
 

@@ -68,7 +68,7 @@ def _read(data: bytes) -> Reading:
         raise ImageError("the PTX is not for 64-bit addresses", expected=".address_size 64", remedy=DAMAGED)
     version = _only(text, r"^\s*\.version\s+(\d{1,2}\.\d)\s*$")
     target = _only(text, r"^\s*\.target\s+([^\n]+)$").split(",")[0].strip()
-    if not re.fullmatch(r"sm_\d+[af]?", target):
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", target):
         raise ImageError(
             "the PTX is for an unknown target", expected="sm_80, sm_90a, sm_120f", actual=target, remedy=DAMAGED
         )

@@ -66,7 +66,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         state = backend.state if isinstance(backend, StateBackend) else State(private / "state.sqlite")
         self.build = Build(state=state, root=build_folder, folder=private, size=1)
         try:
-            self.library = Library.load(Path(MANIFEST).absolute(), build_folder, state)
+            self.library = Library.load(Path(MANIFEST), build_folder, state)
         except KilnError as error:
             raise InvalidDodoFile(str(error)) from error
         makers = {name: (rule, make) for rule in rules for name, make in rule.steps(self.library)}
@@ -107,7 +107,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             if all(member in made for member in members):
                 kind, _, variant = name.partition(":")
                 docs = [rule.doc for rule, _ in makers.values() if rule.kind == kind]
-                doc = f"{docs[0]}: {variant} for every target" if variant else docs[0]
+                doc = f"{variant} for every target" if variant else docs[0]
                 listed.append(group_task(name, [made[member] for member in members], doc=doc, group=kind if variant else None))
         # A group before its members, as doit itself lists them.
         order = {name: index for index, name in enumerate([*dict.fromkeys(rule_kind(name) for name in makers)])}

@@ -168,12 +168,7 @@ class _Builder:
             self._add(scalar)
             return
         if len(self.open) >= MAX_DEPTH:
-            raise ManifestError(
-                "lists and maps are nested too deeply",
-                where=position,
-                expected=f"at most {MAX_DEPTH} levels",
-                remedy="remove the extra brackets",
-            )
+            raise _too_deep(position)
         if self.open and self.open[-1].is_map and self.open[-1].key is None:
             raise self._no_text_key(position, "a list or a map")
         self.open.append(_Open(position=position, is_map=isinstance(event, yaml.MappingStartEvent)))
@@ -232,6 +227,15 @@ def _second_document(position: Position) -> ManifestError:
         where=position,
         expected="one document in the file",
         remedy="remove it, or the `---`, `...` or stray line that ends the first one",
+    )
+
+
+def _too_deep(position: Position) -> ManifestError:
+    return ManifestError(
+        "lists and maps are nested too deeply",
+        where=position,
+        expected=f"at most {MAX_DEPTH} levels",
+        remedy="remove the extra brackets",
     )
 
 
@@ -346,6 +350,8 @@ def _reword(error: yaml.MarkedYAMLError, text: str, file: str) -> ManifestError:
     def at(mark: Mark) -> Position:
         return Position(file=file, line=mark.line + 1, column=mark.column + 1) if mark else Position(file=file, line=1)
 
+    if "nesting depth" in raw:  # libyaml's own limit: it reads ahead within a line, past the level that is refused here
+        return _too_deep(at(problem))
     if "document start" in raw:
         return _second_document(at(problem))
     if "an alias" in raw:

@@ -1,0 +1,34 @@
+"""The `kiln` command: what is needed before there is a project for doit to work in."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kiln import __version__
+from kiln.errors import KilnError
+from kiln.project import init
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0, or 3 when nothing was done because of an error."""
+    parser = argparse.ArgumentParser(prog="kiln", description="Ahead-of-time GPU kernels. Builds are run with doit.")
+    parser.add_argument("--version", action="version", version=f"kiln {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = commands.add_parser("init", help="write a new project: kernels.yaml, dodo.py, doit.cfg and one kernel")
+    command.add_argument("folder", metavar="DIR", type=Path, help="where; it is made when it is not there")
+    chosen = parser.parse_args(arguments)
+    try:
+        for path in init(chosen.folder):
+            print(f"wrote {path}")
+    except KilnError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 3
+    print(f"build it: cd {chosen.folder} && doit")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
