@@ -197,6 +197,16 @@ def test_what_counts_as_a_path(images: dict[str, Built], text: str, found: str |
     assert [finding.actual for finding in findings] == ([] if found is None else [found])
 
 
+def test_a_path_that_is_no_utf8_is_found_all_the_same(images: dict[str, Built]) -> None:
+    """Binary data may stand right behind a path."""
+    data = images["sm_90a"].data
+    place = data.index(b"Build cuda_")
+    data = data[:place] + b"/opt/\xed\xa0\x80z" + data[place + 9 :]
+    (finding,) = check_clean(data, "cubin")
+    assert finding.field == "paths"
+    assert finding.actual.startswith("/opt/")
+
+
 def test_offsets_follow_alignment() -> None:
     assert natural_offsets((1, 8, 2, 1, 4, 8)) == (0, 8, 16, 18, 20, 24)
     assert natural_offsets(()) == ()

@@ -178,6 +178,20 @@ def test_header_and_tool_note_must_agree(images: dict[str, Built]) -> None:
     assert caught.value.actual == "sm_90a, by its tool note"
 
 
+def test_an_empty_file() -> None:
+    """What a compiler leaves on a full disk, with exit code 0."""
+    with pytest.raises(ImageError, match="no ELF file") as caught:
+        read_cubin(b"")
+    assert caught.value.actual == "0 bytes that start with nothing"
+
+
+def test_names_with_control_characters_do_not_reach_messages(images: dict[str, Built]) -> None:
+    data = images["sm_80"].data.replace(b"softmax_kernel", b"softmax\x1b[31mel")
+    with pytest.raises(ImageError, match="control character") as caught:
+        read_cubin(data)
+    assert "\x1b" not in str(caught.value)
+
+
 def test_an_unknown_generation_is_refused(images: dict[str, Built]) -> None:
     data = bytearray(images["sm_90a"].data)
     data[8] = 9

@@ -71,9 +71,10 @@ def test_hostile_sizes(images: dict[str, Built], name: str) -> None:
     built = images[name]
     if built.kind == "ptx":
         digits = b"9" * 5000
-        for old in (b".reqntid 128", b".version 8.0", b".target sm_80", b".align 16 .b8"):
+        for old in (b".reqntid 128", b".version 8.0", b".target sm_80", b".address_size 64"):
             assert old in built.data
             assert not read(built, built.data.replace(old, old + digits)), old
+        assert not read(built, built.data.replace(b"_param_2,", b"_param_2[" + digits + b"],"))
         return
     for place in [*range(16, 64, 4), *range(len(built.data) - 1024, len(built.data), 8)]:
         data = bytearray(built.data)

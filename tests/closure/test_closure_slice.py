@@ -280,7 +280,8 @@ def test_lines_stay_where_they_were(scratch: Scratch) -> None:
 
         import triton; import triton.language as tl
         A = 1; B = [A]
-        ; C = 3
+
+        C = 3
         if True:
 
             D = '''
@@ -306,8 +307,6 @@ def test_lines_stay_where_they_were(scratch: Scratch) -> None:
             tl.store(x, A + B[0] + C + E)
             tl.store(x, D)
         """
-    # C stands in a line of its own: B, which ended there, shares its first line and is written in one.
-    expected = expected.replace("; C = 3", "C = 3")
     assert scratch.cut().modules[0].text == textwrap.dedent(expected)
 
 
@@ -397,7 +396,7 @@ HERE = Position(file="kernels.yaml", line=9, column=5)
 REFUSED = {
     "a name that is nearly there": (
         {"k.py": with_body("tl.store(x, BLOK)", "BLOCK = 1\n")},
-        "k.py:6:17: the name 'BLOK' is not defined in k.py",
+        "k.py:7:17: the name 'BLOK' is not defined in k.py",
         "did you mean 'BLOCK'?",
     ),
     "a name that is nowhere in a helper's file": (
@@ -410,7 +409,7 @@ REFUSED = {
     ),
     "torch": (
         {"k.py": with_body("tl.store(x, torch.finfo(torch.float16).max)", "import torch\n")},
-        "k.py:6:17: the kernel needs 'torch' at compile time",
+        "k.py:7:17: the kernel needs 'torch' at compile time",
         "write the value that torch.finfo stands for into the file",
     ),
     "a module that reads the machine": (
@@ -574,7 +573,7 @@ def test_refuses_files_that_are_not_there_or_not_text(scratch: Scratch, tmp_path
     with pytest.raises(ClosureError, match="k.py:3:1: the source file is not text"):
         scratch.cut()
     (tmp_path / "k.py").write_bytes(b"a = '\0'\n")
-    with pytest.raises(ClosureError, match=r"k.py:1:1: .*null bytes|k.py:1:1: the source file cannot be parsed"):
+    with pytest.raises(ClosureError, match="(?s)k.py:1:1: the source file .*null bytes"):
         scratch.cut()
     (tmp_path / "k.py").write_text(with_body("tl.store(x, S)", f"S = {'+'.join(['1'] * 20000)}\n"))
     with pytest.raises(ClosureError, match="nested too deeply"):

@@ -22,7 +22,9 @@ def plain(node: Node) -> object:
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
 def test_tree_keeps_text_style_and_positions(loader: object) -> None:
-    root = read_yaml("a: 1e-5\r\nü: ['no', on]\n'c':\n  - {d: >\n    x}\n".replace(" >\n    x", ' "x"').encode(), "f", loader)
+    root = read_yaml(
+        "a: 1e-5\r\nü: ['no', on]\n'c':\n  - {d: >\n    x}\n".replace(" >\n    x", ' "x"').encode(), "f", loader
+    )
     assert plain(root) == {"a": "1e-5", "ü": ["no", "on"], "c": [{"d": "x"}]}
     assert isinstance(root, Map)
     second = root.entries[1].value
@@ -179,6 +181,8 @@ def test_nothing_is_no_text() -> None:
     assert other_type(_first("- ''")) is None
 
 
-@pytest.mark.parametrize("text", ["y", "n", "N", "none", "nope", "fp16", "128x64", "1.2.3", "1e", "e5", "0x", "v1.10", "a=b"])
+@pytest.mark.parametrize(
+    "text", ["y", "n", "N", "none", "nope", "fp16", "128x64", "1.2.3", "1e", "e5", "0x", "v1.10", "a=b"]
+)
 def test_plain_text(text: str) -> None:
     assert other_type(_first(f"[{text}]")) is None

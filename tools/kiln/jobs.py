@@ -23,10 +23,16 @@ def compile_image(request: CompileRequest, expected: Expected, image: str, facts
     Nothing is written unless every check passes, for an exit code of 0 is no proof: compilers have returned empty and
     truncated files, and images with an error on standard error, with it.
     """
-    from kiln.compilers.triton import compile_kernel, read_log
+    from kiln.compilers.triton import compile_kernel, printed_errors
 
-    compiled = compile_kernel(request)
-    if printed := read_log(Path(os.environ[LOG_VARIABLE])):
+    log = Path(os.environ[LOG_VARIABLE])
+    try:
+        compiled = compile_kernel(request)
+    except CompileError as error:
+        if "\n" not in error.what:
+            error.actual = printed_errors(log)
+        raise
+    if printed := printed_errors(log):
         raise CompileError(
             "the compiler printed an error, and made an image all the same; it is refused",
             where=request.closure.position,

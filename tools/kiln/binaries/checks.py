@@ -260,7 +260,11 @@ def check_max_shared(facts: Facts, target: Target) -> Iterator[Finding]:
 
 
 def check_max_registers(facts: Facts, target: Target) -> Iterator[Finding]:
-    """Registers are dealt out in portions, so the product alone would let through what no launch accepts."""
+    """Registers are dealt out in portions, so the product alone would let through what no launch accepts.
+
+    A thread's are rounded up to 8 (256 a warp) and a block's warps to 4: NVIDIA, "CUDA Occupancy Calculator", register
+    allocation unit size and warp allocation granularity; an H200 refuses by the same rule.
+    """
     if facts.registers is None or target.max_registers is None:
         return
     warps = -(-facts.threads // target.warp_size)

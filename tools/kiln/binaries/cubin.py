@@ -152,7 +152,9 @@ def _kernel(elf: Elf) -> Symbol:
     kernel = found[0]
     code = elf.sections[kernel.section].name if kernel.section < len(elf.sections) else None
     if code != f".text.{kernel.name}":
-        raise ImageError(f"the code of {kernel.name} is missing", expected=f".text.{kernel.name}", actual=code)
+        raise ImageError(
+            f"the code of {kernel.name} is missing", expected=f".text.{kernel.name}", actual=code, remedy=DAMAGED
+        )
     return kernel
 
 
@@ -192,7 +194,12 @@ def _parameters(attributes: tuple[_Attribute, ...]) -> tuple[Span, ...]:
         size = word & 0xFFFF if attribute.number == _KPARAM_INFO_V2 else word >> 18 & 0x3FFF
         spans[ordinal] = Span(offset=offset, size=size)
     if sorted(spans) != list(range(len(spans))):
-        raise ImageError(f"the cubin describes parameters {sorted(spans)} and none between", remedy=DAMAGED)
+        raise ImageError(
+            "the cubin leaves out a parameter",
+            expected=f"{len(spans)} parameters, counted from 0",
+            actual=", ".join(map(str, sorted(spans))),
+            remedy=DAMAGED,
+        )
     return tuple(spans[ordinal] for ordinal in range(len(spans)))
 
 

@@ -24,7 +24,6 @@ SHT_NULL = 0
 SHT_NOBITS = 8
 STB_LOCAL = 0
 STB_GLOBAL = 1
-STT_SECTION = 3
 SHN_UNDEF = 0
 SHN_ABS = 0xFFF1
 
@@ -174,7 +173,7 @@ def _section(data: bytes, parsed: ELFFile, index: int, at: int) -> Section:
         )
     return Section(
         index=index,
-        name=entry.name,
+        name=_printable(entry.name),
         type=kind,
         flags=flags,
         address=header["sh_addr"],
@@ -209,7 +208,13 @@ def _text(table: bytes, at: int) -> str:
     end = table.find(b"\0", at)
     if at > len(table) or end < 0:
         raise ImageError("a name lies outside of its string table", remedy=DAMAGED)
-    return table[at:end].decode()
+    return _printable(table[at:end].decode())
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ImageError("a name holds a control character", actual=ascii(name), remedy=DAMAGED)
+    return name
 
 
 @contextmanager

@@ -55,6 +55,7 @@ class Facts:
     pdl: bool
     """launched with programmatic dependent launch"""
     shared_static: int
+    """what counts against the target's limit: without the bytes that the system keeps for itself from sm_90 on"""
     shared_dynamic: int
     """known from the compiler's metadata only"""
     global_scratch_bytes: int

@@ -76,7 +76,12 @@ def read_host_object(source: bytes | Path) -> HostObject:
 
 def _read(elf: Elf) -> HostObject:
     if elf.type != ET_REL:
-        raise ImageError("this ELF file is no object file", expected=f"type {ET_REL}", actual=f"type {elf.type}")
+        raise ImageError(
+            "this ELF file is no object file",
+            expected=f"type {ET_REL}",
+            actual=f"type {elf.type}",
+            remedy="see what objcopy was asked for",
+        )
     holder = _holder(elf)
     return HostObject(
         machine=elf.machine,

@@ -136,7 +136,9 @@ def _metadata(elf: Elf) -> Mapping[str, Any]:
         raise ImageError("the metadata note is no map", remedy=DAMAGED)
     version = _field(metadata, "amdhsa.version", list)
     if not version or version[0] != 1:
-        raise ImageError("the metadata is of a version that Kiln does not know", expected="1.x", actual=str(version))
+        raise ImageError(
+            "the metadata is of a version that Kiln does not know", expected="1.x", actual=str(version), remedy=DAMAGED
+        )
     return metadata
 
 
@@ -168,7 +170,7 @@ def _architecture(elf: Elf, metadata: Mapping[str, Any]) -> str:
 def _kernel(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     kernels = _field(metadata, "amdhsa.kernels", list)
     if len(kernels) != 1 or not isinstance(kernels[0], dict):
-        names = [str(kernel.get(".name")) for kernel in kernels if isinstance(kernel, dict)]
+        names = [_field(kernel, ".name", str) for kernel in kernels if isinstance(kernel, dict)]
         raise ImageError(
             "an image holds exactly one kernel",
             expected="1 kernel",
@@ -249,6 +251,8 @@ def _field(mapping: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
             actual=type(value).__name__ if key in mapping else "nothing",
             remedy=DAMAGED,
         )
+    if kind is str and not value.isprintable():
+        raise ImageError(f"the metadata's {key} holds a control character", actual=ascii(value), remedy=DAMAGED)
     return value
 
 

@@ -50,7 +50,7 @@ def find_leaks(data: bytes, kind: Kind) -> Leaks:
 
 
 def _paths(data: bytes) -> tuple[str, ...]:
-    return _distinct(found.decode() for found in _PATH.findall(data))
+    return _distinct(found.decode("utf-8", "replace") for found in _PATH.findall(data))
 
 
 def _without_code(data: bytes, elf: Elf) -> bytes:

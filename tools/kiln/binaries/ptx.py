@@ -14,11 +14,12 @@ from kiln.binaries.elf import DAMAGED, reading
 from kiln.binaries.reading import Reading, Span
 from kiln.errors import ImageError
 
+_CONTROL = re.compile(r"[^\t\n\v\f\r\x20-\x7e\x80-\U0010ffff]")
 _STRING_OR_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(
     rf"(?P<linkage>\.(?:visible|weak|extern)\s+)?\.entry\s+(?P<name>{_IDENTIFIER})\s*"
-    r"(?:\((?P<parameters>[^()]*)\))?(?P<directives>[^{;]*)\{"
+    r'(?:\((?P<parameters>[^()]*)\))?(?P<directives>(?:[^{;]|"";)*)\{'  # .pragma alone ends with a semicolon
 )
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)\s+"
@@ -62,12 +63,16 @@ def declarations(text: str) -> str:
 def _read(data: bytes) -> Reading:
     if b"\0" in data:
         raise ImageError("the PTX holds a NUL", actual=f"at byte {data.index(0)}", remedy=DAMAGED)
-    text = declarations(data.decode())
+    decoded = data.decode()
+    strange = _CONTROL.search(decoded)
+    if strange:
+        raise ImageError("the PTX holds a control character", actual=ascii(strange[0]), remedy=DAMAGED)
+    text = declarations(decoded)
     _check_whole(text)
-    if _only(text, r"\.address_size\s+(\d+)") != "64":
+    if _directive(text, "address_size", r"\d+") != "64":
         raise ImageError("the PTX is not for 64-bit addresses", expected=".address_size 64", remedy=DAMAGED)
-    version = _only(text, r"^\s*\.version\s+(\d{1,2}\.\d)\s*$")
-    target = _only(text, r"^\s*\.target\s+([^\n]+)$").split(",")[0].strip()
+    version = _directive(text, "version", r"\d{1,2}\.\d")
+    target = _directive(text, "target", r"\S[^\n]*").split(",")[0].strip()
     if not re.fullmatch(r"sm_\d{2,3}[af]?", target):
         raise ImageError(
             "the PTX is for an unknown target", expected="sm_80, sm_90a, sm_120f", actual=target, remedy=DAMAGED
@@ -106,13 +111,15 @@ def _check_whole(text: str) -> None:
         )
 
 
-def _only(text: str, pattern: str) -> str:
-    """What the pattern's group holds at the one place where it matches."""
-    found: list[str] = re.findall(pattern, text, re.MULTILINE)
+def _directive(text: str, name: str, value: str) -> str:
+    """The value of a directive that stands once, on a line of its own."""
+    found: list[str] = re.findall(rf"^\s*\.{name}\s+({value})\s*$", text, re.MULTILINE)
     if len(found) != 1:
-        name = re.search(r"\.(\w+)", pattern.replace("\\", ""))
         raise ImageError(
-            f"the PTX has {len(found)} directives .{name[1] if name else pattern}", expected="1", remedy=DAMAGED
+            f"the PTX says .{name} other than once",
+            expected=f"1 line .{name} with its value",
+            actual=f"{len(found)} such lines",
+            remedy=DAMAGED,
         )
     return found[0]
 

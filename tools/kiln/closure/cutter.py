@@ -61,7 +61,10 @@ class Kept:
         for unit in self.module.futures:
             content[unit.index] = unit.node
         for index, names in self.imports.items():
-            content[index] = [names[name].text() for name in sorted(names)]
+            node = self.module.units[index].node
+            assert isinstance(node, (ast.Import, ast.ImportFrom))
+            order = dict.fromkeys(bound_by(alias) for alias in node.names)
+            content[index] = [names[name].text() for name in order if name in names]
         return content
 
 
@@ -110,6 +113,9 @@ class Cutter:
         for unit in module.by_name[want.name]:
             if unit.undecided is not None:
                 raise undecided_error(module, unit, want.name, want.at, want.via)
+            if want.name not in unit.binds and self._is_of_project(module, want.name):
+                # `config.SIZE = 4` matters to those who read that attribute: see _keep_changes_from_outside.
+                continue
             if is_import(unit) and want.name in unit.binds:
                 self._keep_import(unit, want)
             else:
@@ -139,7 +145,7 @@ class Cutter:
         if want.name in module.dead:
             found = f"bound only in line {module.dead[want.name]}, in a branch that never runs"
         else:
-            found = f"no binding at module level, and no builtin{_reached(want, ', ')}"
+            found = f"no statement at module level binds it; {_reached(want)}"
         raise ClosureError(
             f"the name {want.name!r} is not defined in {module.file}",
             where=want.at,
@@ -158,7 +164,8 @@ class Cutter:
             self._check_inner_import(module, inner, via)
         # Triton evaluates annotations itself; Python does not where the file postpones them.
         annotations = made.jitted or not module.lazy_annotations
-        for read in scope.reads(made.node, annotations=annotations):
+        # The last one in is the first one out: what is wrong is told in the order of the text.
+        for read in reversed(scope.reads(made.node, annotations=annotations)):
             self.need(
                 Want(
                     module=module,
@@ -223,7 +230,9 @@ class Cutter:
             where=want.at,
             expected="Triton, this project's files, and the parts of Python's library that only compute",
             actual=_reached(want),
-            remedy=f"write the value that {want.path()} stands for into the file",
+            remedy="make it a tl.constexpr parameter of the kernel, or write the target's value into the file"
+            if top == "triton"
+            else f"write the value that {want.path()} stands for into the file",
         )
 
     def _check_inner_import(
@@ -260,14 +269,24 @@ class Cutter:
                     self._keep(module, unit, want)
 
     def _target(self, module: SourceModule, read: scope.Read) -> Definition | None:
-        units = module.binding(read.name)
+        """The definition in another file that a name and its attributes lead to."""
+        imported = self._import_of(module, read.name)
+        if imported is None:
+            return None
+        location, names = imported
+        end = self.project.follow(location, (*names, *read.attributes))
+        return end if isinstance(end, Definition) else None
+
+    def _is_of_project(self, module: SourceModule, name: str) -> bool:
+        return self._import_of(module, name) is not None
+
+    def _import_of(self, module: SourceModule, name: str) -> tuple[Location, tuple[str, ...]] | None:
+        """The project module that `name` is imported from, and the names that are looked up in it."""
+        units = module.binding(name)
         if not units or not isinstance(node := units[-1].node, (ast.Import, ast.ImportFrom)):
             return None
-        imported = self.project.imported(module, node, alias_of(node, read.name))
-        if isinstance(imported.module, Outside):
-            return None
-        end = self.project.follow(imported.module, (*imported.names, *read.attributes))
-        return end if isinstance(end, Definition) else None
+        imported = self.project.imported(module, node, alias_of(node, name))
+        return None if isinstance(imported.module, Outside) else (imported.module, imported.names)
 
     def _of(self, module: SourceModule) -> Kept:
         return self.kept.setdefault(module.file, Kept(module=module))
@@ -280,8 +299,8 @@ def _single(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
     return ast.unparse(ast.ImportFrom(module=node.module, names=[alias], level=node.level))
 
 
-def _reached(want: Want, before: str = "") -> str:
-    return f"{before}{want.path()}, reached by {' -> '.join(want.via)}" if want.via else f"{before}{want.path()}"
+def _reached(want: Want) -> str:
+    return f"{want.path()}, reached by {' -> '.join(want.via)}" if want.via else want.path()
 
 
 def _missing(project: Project, missing: Missing, want: Want) -> ClosureError:

@@ -6,6 +6,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from kiln.closure.module import Unit, index
@@ -36,15 +37,20 @@ class Digests:
         """Take in the module `name`, cut from `file`. The text is what gets executed, so it is what gets hashed."""
         self._put(name, file)
         parts: dict[str, list[str]] = {}
-        for unit in index(text.encode(), Path(file), file).units:
-            for names, written in _statements(unit):
-                self._put(written)
+        units = index(text.encode(), Path(file), file).units
+        for is_import, run in groupby(units, key=lambda unit: isinstance(unit.node, (ast.Import, ast.ImportFrom))):
+            statements = [statement for unit in run for statement in _statements(unit)]
+            written = [statement for _, statement in statements]
+            # The order of neighbouring imports is formatting, but for a name that two of them bind: see its component.
+            self._put(*(sorted(written) if is_import else written))
+            for names, statement in statements:
                 for bound in names:
-                    parts.setdefault(bound, []).append(written)
+                    parts.setdefault(bound, []).append(statement)
         parts.pop(PACKAGE, None)  # bound by the import of a module below another, and no definition of the user's
-        for bound, texts in parts.items():
+        for bound, texts in sorted(parts.items()):
             joined = "".join(f"{len(part)}:{part}" for part in texts)
             self.components[f"{file}:{bound}"] = hashlib.sha256(joined.encode()).hexdigest()
+            self._put(bound, self.components[f"{file}:{bound}"])
 
     def hexdigest(self) -> str:
         return self._whole.hexdigest()

@@ -163,7 +163,7 @@ def _check_names(
         raise ManifestError(
             f"{what} of {variant.id} uses {name}, which is {'no integer' if found else 'not known'}",
             where=expression.position,
-            expected=f"of {', '.join(known)}: integer arguments, inputs and constants" if known else "numbers only",
+            expected=f"one of {', '.join(known)}: integer arguments, inputs and constants" if known else "numbers only",
             actual=f"`{expression.text}`" + (f", with {found}" if found else ""),
             remedy=did_you_mean(name, known)
             or ("use an integer in its place" if found else f"declare it, as `inputs: {{{name}: i32}}`"),

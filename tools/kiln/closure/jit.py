@@ -110,7 +110,7 @@ def _keywords(module: SourceModule, call: ast.Call) -> list[ast.keyword]:
         raise ClosureError(
             f"triton.jit has an argument that Kiln does not know: {ast.unparse(unknown[0])}",
             where=module.position(call),
-            expected=f"of {', '.join(sorted(_KEPT | _DROPPED))}",
+            expected=f"one of {', '.join(sorted(_KEPT | _DROPPED))}",
             actual=ast.unparse(call),
             remedy="leave it out, or write it in one of those words",
         )

@@ -111,7 +111,9 @@ def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileEr
         where = _locate(request, error) or where
         what, detail = _root(error), _excerpt(error)
     elif isinstance(error, PTXASError):
-        lines = [line for line in str(error).splitlines() if re.search(r"\b(error|fatal)\b", line)]
+        # Its temporary file has another name in each image, and is gone; the log holds the PTX with those lines.
+        lines = re.findall(r"^ptxas .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
+        lines = [re.sub(r"^ptxas \S+\.ptx, line (\d+); (\w+) *:", r"line \1 of the PTX: \2:", line) for line in lines]
         what, detail = "ptxas refused the code that Triton gave it", "\n".join(lines[:8])
     else:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -133,8 +135,11 @@ def _root(error: CompilationError) -> str:
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    text = (error.error_message or "") if cause is error else f"{type(cause).__name__}: {cause}"
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    text = ((error.error_message or "") if cause is error else f"{type(cause).__name__}: {cause}").strip()
+    # Triton hands on some exceptions as their repr.
+    if found := re.fullmatch(r"(\w+)\((['\"])(.*)\2\)", text):
+        text = f"{found.group(1)}: {found.group(3)}"
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _excerpt(error: CompilationError) -> str:
@@ -143,7 +148,8 @@ def _excerpt(error: CompilationError) -> str:
     if not error.src or line is None or line > len(error.src.splitlines()):
         return ""
     text = error.src.splitlines()[line - 1]
-    return f"{text}\n{' ' * column}^"
+    shift = len(text) - len(text.lstrip())
+    return f"{text.strip()}\n{' ' * (column - shift)}^"
 
 
 def _locate(request: CompileRequest, error: CompilationError) -> Position | None:
@@ -164,12 +170,11 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def read_log(path: Path) -> str | None:
-    """The first line that reads like an error in what the compilers printed: exit code 0 is no success.
+def printed_errors(log: Path) -> str | None:
+    """The first lines that read like errors in what the compilers printed, or None: exit code 0 is no success.
 
     LLVM reports some faults (inline assembly for another machine, say) on standard error alone, and goes on.
     """
-    for line in path.read_text("utf-8", "replace").splitlines():
-        if re.search(r"(^|\s)(fatal )?error\s*:", line, re.IGNORECASE):
-            return line.strip()
-    return None
+    lines = log.read_text("utf-8", "replace").splitlines()
+    found = [line.strip() for line in lines if re.search(r"(^|\s)(fatal )?error\s*:", line, re.IGNORECASE)]
+    return "; ".join(dict.fromkeys(found[:3])) or None

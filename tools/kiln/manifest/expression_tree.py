@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kiln.errors import ManifestError, Position
 from kiln.manifest.wording import show
@@ -53,7 +53,7 @@ RESERVED_NAMES = frozenset({"cdiv", "min", "max"})
 """names that mean a function in an expression, and so cannot be an input's name"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Constant:
     value: int
     """an int in the range of int64, or a bool"""
@@ -63,7 +63,7 @@ class Constant:
         return "bool" if isinstance(self.value, bool) else "int"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Name:
     name: str
 
@@ -72,7 +72,7 @@ class Name:
         return "int"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Apply:
     function: str
     """a key of FUNCTIONS"""
@@ -205,7 +205,7 @@ class _Builder:
     def _literal(self, node: ast.expr, value: int) -> tuple[Node, int]:
         if not INT_MIN <= value <= INT_MAX:
             raise self._refuse(node, "out of range", expected=f"{INT_MIN} to {INT_MAX} (64 bits, signed)")
-        return Constant(value), 1
+        return Constant(value=value), 1
 
     def _name(self, node: ast.Name, depth: int) -> tuple[Node, int]:
         if node.id in RESERVED_NAMES:
@@ -213,7 +213,7 @@ class _Builder:
         if node.id in ("true", "false"):
             raise self._refuse(node, "not part of the language", expected=node.id.capitalize())
         self.names.add(node.id)
-        return Name(node.id), 1
+        return Name(name=node.id), 1
 
     def _binary(self, node: ast.BinOp, depth: int) -> tuple[Node, int]:
         function = _BINARY.get(type(node.op))
@@ -277,7 +277,9 @@ class _Builder:
         return tree, size
 
     def _apply(self, function: str, operands: Sequence[tuple[Node, int]]) -> tuple[Node, int]:
-        return Apply(function, tuple(tree for tree, _ in operands)), 1 + sum(size for _, size in operands)
+        return Apply(function=function, operands=tuple(tree for tree, _ in operands)), 1 + sum(
+            size for _, size in operands
+        )
 
     def _fold(self, function: str, operands: Sequence[tuple[Node, int]]) -> tuple[Node, int]:
         result = operands[0]
@@ -290,7 +292,7 @@ class _Builder:
         within = "" if part == self.text else f" in the expression {show(self.text)}"
         return ManifestError(f"{show(part)}{within} is {why}", where=self.position, expected=expected, remedy=remedy)
 
-    _HANDLERS: dict[type[ast.expr], Callable[..., tuple[Node, int]]] = {  # noqa: RUF012
+    _HANDLERS: ClassVar[dict[type[ast.expr], Callable[..., tuple[Node, int]]]] = {
         ast.Constant: _constant,
         ast.Name: _name,
         ast.BinOp: _binary,

@@ -18,6 +18,9 @@ from kiln.manifest.value_types import Key, Section
 from kiln.manifest.yaml_nodes import Entry, List, Map, Node, Scalar
 from kiln.manifest.yaml_tree import MAX_BYTES, read_yaml
 
+MAX_IMAGES = 1_000_000
+"""Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
+
 _OTHER_VERSION = re.compile(r"[0-9]{1,9}")
 
 
@@ -36,6 +39,7 @@ def load(path: Path) -> Manifest:
     assert isinstance(targets, List)
     absolute = path.absolute()
     kernels = _read_kernels(top["kernels"], entries["kernels"].value, top["defaults"], absolute.parent)
+    _check_count(kernels, len(targets.items))
     variants = expand_variants(kernels)
     return Manifest(
         path=absolute,
@@ -131,6 +135,20 @@ def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], defaults: Map
         problems=values["problems"],
         tolerance=values["tolerance"],
     )
+
+
+def _check_count(kernels: tuple[Kernel, ...], targets: int) -> None:
+    images = 0
+    for kernel in kernels:
+        images += len(kernel.dtypes) * len(kernel.blocks) * targets
+        if images > MAX_IMAGES:
+            raise ManifestError(
+                "the manifest declares too many images",
+                where=kernel.position,
+                expected=f"at most {MAX_IMAGES}",
+                actual=f"{images} up to this kernel: dtypes x blocks x targets",
+                remedy="split the kernels over several libraries, or build fewer variants",
+            )
 
 
 def _check_tolerance(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:

@@ -17,7 +17,7 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One declared function. Patterns are already checked, but not yet filled; see `variants.expand`."""
+    """One declared function. Patterns are already checked, but not yet filled; see `expand.expand_variants`."""
 
     key: str
     """its key under `kernels:`, such as softmax"""

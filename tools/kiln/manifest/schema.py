@@ -116,7 +116,9 @@ def _option_boolean() -> Either:
 
 
 OPTIONS: dict[str, Key] = {
-    "num_warps": Key(type=_option_integer(1, 64, power_of_two=True), doc="warps in a block (wavefronts on AMD)"),
+    "num_warps": Key(
+        type=_option_integer(1, 64, power_of_two=True), doc="warps in a block (wavefronts on AMD)", default=4
+    ),
     "num_stages": Key(type=_option_integer(0, 64), doc="stages of software pipelining of loops"),
     "num_ctas": Key(type=_option_integer(1, 16), doc="blocks in a cluster; NVIDIA, sm_90 and later"),
     "enable_fp_fusion": Key(

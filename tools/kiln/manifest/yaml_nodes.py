@@ -76,10 +76,8 @@ def describe(node: Node) -> str:
     if isinstance(node, List):
         return f"a list of {len(node.items)}" if node.items else "an empty list"
     if isinstance(node, Map):
-        return (
-            f"a map with the keys {', '.join(show(e.key.text, 20) for e in node.entries[:3])}"
-            if node.entries
-            else "an empty map"
-        )
+        keys = ", ".join(show(entry.key.text, 20) for entry in node.entries[:3])
+        more = ", ..." if len(node.entries) > 3 else ""
+        return f"a map with the keys {keys}{more}" if keys else "an empty map"
     kind = other_type(node) or "the text"
     return kind if kind == "nothing" else f"{kind.replace('a ', 'the ', 1)} {show(node.text)}"
