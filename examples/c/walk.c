@@ -6,7 +6,7 @@
  *
  * Build and run, from the top of the repository and after `doit`:
  *
- *     cc -std=c99 -I build/c/include examples/c/walk.c build/c/lib/libkernels.a -o build/walk && build/walk
+ *     cc -std=c99 -I build/include examples/c/walk.c build/lib/libkernels.a -o build/walk && build/walk
  */
 #include <kernels/kernels.h>
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import triton
 import yaml
-from kiln.binaries.checks import Expected
+from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
 from kiln.compilers.request import CompilerMetadata

@@ -201,14 +201,23 @@ def test_the_place_of_the_project_does_not_count(project: Scratch, tmp_path: Pat
 def test_the_same_on_every_python() -> None:
     """The canonical text of syntax whose tree differs between Python 3.10 and 3.14, as 3.11 gives it."""
     cases = {
-        "def f(x, *, y): return 1": "FunctionDef(name='f',args=arguments(args=[arg(arg='x',),]kwonlyargs=[arg(arg='y',),]"
-        "kw_defaults=[None,]),body=[Return(value=Constant(int 0x1),),])",
-        "f'{{{x:>{w}}}}'": "Expr(value=JoinedStr(values=[Constant(str '{'),FormattedValue(value=Name(id='x',),"
-        "conversion=-1,format_spec=JoinedStr(values=[Constant(str '>'),FormattedValue(value=Name(id='w',),conversion=-1,),"
-        "]),),Constant(str '}'),]),)",
-        "x[1:2, ...] = u'\\xe9'": "Assign(targets=[Subscript(value=Name(id='x',),slice=Tuple(elts=[Slice("
-        "lower=Constant(int 0x1),upper=Constant(int 0x2),),Constant(ellipsis Ellipsis),]),),]value=Constant(str '\\xe9'),)",
-        "{**a, 'b': None}": "Expr(value=Dict(keys=[None,Constant(str 'b'),]values=[Name(id='a',),Constant(NoneType None),]),)",
+        "def f(x, *, y): return 1": (
+            "FunctionDef(name='f',args=arguments(args=[arg(arg='x',),]kwonlyargs=[arg(arg='y',),]kw_defaults=[None,]),"
+            "body=[Return(value=Constant(int 0x1),),])"
+        ),
+        "f'{{{x:>{w}}}}'": (
+            "Expr(value=JoinedStr(values=[Constant(str '{'),FormattedValue(value=Name(id='x',),conversion=-1,"
+            "format_spec=JoinedStr(values=[Constant(str '>'),FormattedValue(value=Name(id='w',),conversion=-1,),]),),"
+            "Constant(str '}'),]),)"
+        ),
+        "x[1:2, ...] = u'\\xe9'": (
+            "Assign(targets=[Subscript(value=Name(id='x',),slice=Tuple(elts=[Slice(lower=Constant(int 0x1),"
+            "upper=Constant(int 0x2),),Constant(ellipsis Ellipsis),]),),]value=Constant(str '\\xe9'),)"
+        ),
+        "f''": "Expr(value=JoinedStr(),)",
+        "{**a, 'b': None}": (
+            "Expr(value=Dict(keys=[None,Constant(str 'b'),]values=[Name(id='a',),Constant(NoneType None),]),)"
+        ),
     }
     for source, expected in cases.items():
         assert "".join(canonical(ast.parse(source).body[0])) == expected

@@ -71,7 +71,19 @@ def compile_program(source: str, output: Path, *arguments: str | Path, compiler:
     """Compile and link C (or C++) text; `arguments` follow the source, as archives must."""
     language = "c++" if "++" in compiler else "c"
     default = () if language == "c++" else ("-std=c99",)
-    command = [compiler, *default, *WARNINGS, "-x", language, "-", "-x", "none", *map(str, arguments), "-o", str(output)]
+    command = [
+        compiler,
+        *default,
+        *WARNINGS,
+        "-x",
+        language,
+        "-",
+        "-x",
+        "none",
+        *map(str, arguments),
+        "-o",
+        str(output),
+    ]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return output

@@ -13,7 +13,7 @@ from kiln.packaging.archive import make_archive, read_archive
 
 
 def make_objects(folder: Path, count: int) -> list[tuple[str, Path]]:
-    """`count` small objects, each with a global symbol, under names shorter and longer than the header's 15 characters."""
+    """`count` small objects, each with a global symbol, under names shorter and longer than 15 characters."""
     folder.mkdir()
     names = [f"o{i}" if i % 2 else f"object_with_a_long_name_{i}" for i in range(count)]
     for i, name in enumerate(names):
@@ -58,9 +58,9 @@ def test_same_members_same_bytes(objects: list[tuple[str, Path]], tmp_path: Path
 
 
 def test_thousands_of_members(objects: list[tuple[str, Path]], tmp_path: Path) -> None:
-    """More names than fit a command line."""
+    """More names than fit an argument list of the smallest kind, in little time."""
     long = "n" * 80
-    members = [(f"{long}_{i}.o", objects[i % 5][1]) for i in range(30_000)]
+    members = [(f"{long}_{i}.o", objects[i % 5][1]) for i in range(2_000)]
     make_archive(members, tool("ar"), tmp_path, "lib.a")
     found, has_index = read_archive((tmp_path / "lib.a").read_bytes())
     assert has_index
@@ -89,19 +89,17 @@ def test_refuses_to_be_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "actual"),
     [
-        ("exit 0", "No such file"),
-        (": > ../archive.a", "it does not begin with"),
-        ("ar rcSD ../archive.a @../names", "none"),
-        ("ar rcsD ../archive.a o1.o", "1 members, without object_with_a_long_name_0.o"),
-        ("ar rcsD ../archive.a $(sort ../names)", "5 members in another order"),
-        ("ar rcsD ../archive.a @../names && truncate -s -40 ../archive.a", "it ends within a member"),
-        ("ar rcsD ../archive.a @../names && echo junk >> ../archive.a", "there is no member's header"),
-        (
-            "cat o3.o > copy && rm o1.o && mv copy o1.o && ar rcsD ../archive.a @../names",
-            "other bytes",
-        ),
+        ("exit 0", "no file"),
+        (": > ./-archive", "it does not begin with"),
+        ("ar rcSD ./-archive *.o", "none"),
+        ("ar rcsD ./-archive o1.o", "1 members, without object_with_a_long_name_0.o"),
+        ("ar rcsD ./-archive o*.o", "5 members in another order"),
+        ("ar -MD && truncate -s -40 ./-archive", "it ends within a member"),
+        ("ar -MD && echo junk >> ./-archive", "there is no member's header"),
+        ("cat o3.o > copy && rm o1.o && mv copy o1.o && ar -MD", "other bytes"),
+        ("ar -MD && ar rU ./-archive o1.o", "of o1.o"),
     ],
-    ids=["nothing", "empty", "no index", "members lost", "reordered", "cut short", "junk", "bytes changed"],
+    ids=["nothing", "empty", "no index", "lost", "reordered", "cut short", "junk", "bytes changed", "time stamps"],
 )
 def test_believes_no_exit_code(objects: list[tuple[str, Path]], tmp_path: Path, script: str, actual: str) -> None:
     """An ar that ends well with a wrong archive: each is found, and nothing is left behind."""
@@ -117,7 +115,8 @@ def test_believes_no_exit_code(objects: list[tuple[str, Path]], tmp_path: Path, 
 def test_tells_what_ar_says(objects: list[tuple[str, Path]], tmp_path: Path) -> None:
     with pytest.raises(PackagingError) as caught:
         make_archive([*objects, ("gone.o", tmp_path / "gone.o")], tool("ar"), tmp_path, "lib.a")
-    assert "gone.o: No such file or directory" in str(caught.value)
+    assert "ar could not make lib.a: exit code" in str(caught.value)
+    assert "can't open file gone.o" in str(caught.value)
 
 
 def test_a_missing_ar(objects: list[tuple[str, Path]], tmp_path: Path) -> None:

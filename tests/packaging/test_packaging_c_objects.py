@@ -10,7 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
-from c_library import HOST, WARNINGS, Package, build_package, compile_program, run, symbols, tool
+from c_library import (
+    HOST,
+    WARNINGS,
+    Package,
+    accepts,
+    build_package,
+    compile_program,
+    run,
+    standards,
+    symbols,
+    tool,
+)
 from elftools.elf.elffile import ELFFile
 from kiln.errors import PackagingError
 from kiln.packaging import c_names
@@ -36,19 +47,20 @@ int main(void) {
         printf(" terminated %d\\n", m->kind == KERNELS_KIND_PTX && ((const char *)m->data)[m->size] == 0);
         for (uint32_t k = 0; k < m->parameter_count; k++) {
             const struct kernels_parameter *p = &m->parameters[k];
-            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", p->name, p->type, (int)p->role, p->offset, p->size,
-                   p->promise);
+            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", p->name, p->type, (int)p->role, p->offset,
+                   p->size, p->promise);
         }
         for (uint32_t k = 0; k < m->constant_count; k++)
             printf("%s=%s=%" PRId64 "\\n", m->constants[k].name, m->constants[k].text, m->constants[k].value);
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\\n", m->parameter_bytes, m->threads, m->warps,
-               m->warps_requested, m->warp_size);
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %d %d\\n", m->cluster[0], m->cluster[1], m->cluster[2], m->cooperative,
-               m->pdl);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\\n", m->parameter_bytes, m->threads,
+               m->warps, m->warps_requested, m->warp_size);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %d %d\\n", m->cluster[0], m->cluster[1], m->cluster[2],
+               m->cooperative, m->pdl);
         printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu32 "\\n", m->shared_static,
                m->shared_dynamic, m->global_scratch_bytes, m->global_scratch_align, m->profile_scratch_bytes,
                m->profile_scratch_align);
-        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", m->registers, m->scalar_registers, m->spills, m->stack);
+        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", m->registers, m->scalar_registers,
+               m->spills, m->stack);
         printf("%s %s %s %s %s\\n", text(m->ptx_isa), m->grid[0], m->grid[1], m->grid[2], text(m->select));
     }
     return 0;
@@ -248,6 +260,11 @@ def test_the_example_checks_every_image(records: list[Record], package: Package,
     ]
 
 
+@pytest.mark.parametrize(("compiler", "standard"), [pair for pair in standards() if "++" not in pair[1]])
+def test_the_example_compiles_without_a_warning(package: Package, compiler: str, standard: str) -> None:
+    assert accepts(EXAMPLE.read_text(), compiler, standard, "-I", package.include) == ""
+
+
 def test_the_example_notices_a_changed_byte(records: list[Record], package: Package, tmp_path: Path) -> None:
     """One bit of one image is flipped in the linked program."""
     program = walk(package, tmp_path)
@@ -262,11 +279,14 @@ def test_the_example_notices_a_changed_byte(records: list[Record], package: Pack
 
 
 def test_a_linked_program_is_safe(records: list[Record], package: Package, tmp_path: Path) -> None:
-    """Image data lies aligned to 64 in a segment that is only readable; records become so after relocation; the stack is
-    not executable."""
+    """Image data lies aligned to 64 in a segment that is only readable; records become so after relocation; and the
+    stack is not executable."""
     with walk(package, tmp_path).open("rb") as file:
         elf = ELFFile(file)
-        segments = [(segment["p_type"], segment["p_flags"], segment["p_vaddr"], segment["p_memsz"]) for segment in elf.iter_segments()]
+        segments = [
+            (segment["p_type"], segment["p_flags"], segment["p_vaddr"], segment["p_memsz"])
+            for segment in elf.iter_segments()
+        ]
         table = {symbol.name: symbol["st_value"] for symbol in elf.get_section_by_name(".symtab").iter_symbols()}
 
     def within(address: int, type: str) -> list[int]:
@@ -342,14 +362,13 @@ def fake(folder: Path, script: str) -> Path:
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ("exit 0", "the object cannot be read"),
+        ("exit 0", "did not make softmax_fp32_1024__sm_80.record.o"),
         ("for f in *.c; do : > ${f%.c}.o; done", "this is no ELF file"),
-        ("gcc \"$@\" && truncate -s -1 *.record.o", "the file is cut short"),
-        ("gcc -m32 \"$@\"", "this ELF file is not 64-bit little-endian"),
+        ('gcc "$@" && truncate -s -1 *.record.o', "the file is cut short"),
         ("sed -i 's/__sm_80 = /__sm_81 = /' *.c; gcc \"$@\"", "lacks its symbol"),
-        ("gcc \"$@\" && objcopy --remove-section .note.GNU-stack *.record.o", "would make the stack of every program"),
+        ('gcc "$@" && objcopy --remove-section .note.GNU-stack *.record.o', "would make the stack of every program"),
     ],
-    ids=["nothing", "empty", "cut short", "another machine", "symbol gone", "executable stack"],
+    ids=["nothing", "empty", "cut short", "symbol gone", "executable stack"],
 )
 def test_believes_no_exit_code(records: list[Record], tmp_path: Path, script: str, what: str) -> None:
     staging = tmp_path / "staging"
@@ -368,10 +387,10 @@ def test_a_compiler_for_another_host(records: list[Record], tmp_path: Path) -> N
 
 
 def test_tells_what_the_compiler_says(records: list[Record], tmp_path: Path) -> None:
-    script = "gcc -include gone.h \"$@\""
+    script = 'gcc -include gone.h "$@"'
     with pytest.raises(PackagingError) as caught:
         make_tables(images_of(records), "kernels", HOST, fake(tmp_path, script), tmp_path)
-    assert "cc could not compile kernels's tables: exit code 1" in str(caught.value)
+    assert "cc could not compile the tables of kernels: exit code 1" in str(caught.value)
     assert "gone.h: No such file or directory" in str(caught.value)
 
 

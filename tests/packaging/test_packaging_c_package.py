@@ -116,7 +116,7 @@ def test_what_a_member_says(package: Package) -> None:
 
 @pytest.mark.parametrize("standard", ["c99", "c17", "c++20"])
 def test_every_type_of_argument(records: list[Record], tmp_path: Path, standard: str) -> None:
-    """Small, folded and awkwardly named arguments: a struct that compilers agree on, folded ones kept in their place."""
+    """Small, folded and awkwardly named arguments: compilers agree on the struct, and folded ones keep their place."""
     arguments = [
         ("flag", "i1", None),
         ("scale", "fp32", None),
@@ -174,7 +174,17 @@ int main(void) {{
     return 0;
 }}
 """
-    cases = [(1, 1), (0, 5), (-1, 5), (7, 1024), (7, 1025), (131070, 1), (131072, 1), (2**31 - 1, 1), (2**31 - 1, 2**31 - 1)]
+    cases = [
+        (1, 1),
+        (0, 5),
+        (-1, 5),
+        (7, 1024),
+        (7, 1025),
+        (131070, 1),
+        (131072, 1),
+        (2**31 - 1, 1),
+        (2**31 - 1, 2**31 - 1),
+    ]
     stdin = "".join(f"{n_rows} {n_cols}\n" for n_rows, n_cols in cases).encode()
     expected = []
     for n_rows, n_cols in cases:
@@ -189,10 +199,14 @@ int main(void) {{
 
 
 def test_an_argument_beyond_63_bits(records: list[Record], tmp_path: Path) -> None:
-    """It is no number of the expressions: the grid is out of range and the variant not selected, rather than wrapped."""
+    """It is no number of the expressions: the grid is out of range and the variant not selected; nothing wraps."""
     one = expression("1")
     record = remade(
-        records[0], arguments=[("n", "u64", None)], inputs={}, grid=(expression("min(n, 5)"), one, one), select=one_or_more()
+        records[0],
+        arguments=[("n", "u64", None)],
+        inputs={},
+        grid=(expression("min(n, 5)"), one, one),
+        select=one_or_more(),
     )
     struct = f"kernels_{record.image.variant.id}"
     source = f"""{USE}#include <stdio.h>
@@ -262,7 +276,7 @@ def test_parameters_of_another_signature(records: list[Record], tmp_path: Path) 
     [
         ({"grid": (expression("n_row"),) * 3}, "an expression names n_row"),
         ({"grid": (expression("output_ptr"),) * 3}, "an expression names output_ptr"),
-        ({"inputs": {"n_cols": "i32"}}, "'n_cols' and 'n_cols' are both 'n_cols' in C"),
+        ({"inputs": {"n_cols": "i32"}}, "argument 'n_cols' and launch input 'n_cols'"),
         ({"arguments": [("t", "nvTmaDesc", None)]}, "an argument of type 'nvTmaDesc' cannot be passed from C"),
     ],
     ids=["unknown name", "a pointer", "input named like an argument", "a type without a C word"],

@@ -115,7 +115,7 @@ def test_lookups(tmp_path: Path, complete: bool) -> None:
     """Places, names and groups, with every image there and with one that a program has not linked."""
     header = f"#define IS_COMPLETE {int(complete)}\n#define ABSENT(image) {'image' if complete else 'NULL'}\n"
     if not complete:
-        header += "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+        header += '#pragma GCC diagnostic ignored "-Wunused-variable"\n'
     source = RUNTIME / "src" / "lookup.c"
     run(compile_program(header + LOOKUPS, tmp_path / "lookups", *SANITIZE, *INCLUDES, source))
 

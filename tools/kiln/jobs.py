@@ -6,12 +6,13 @@ import json
 import os
 from pathlib import Path
 
-from kiln.binaries.checks import Expected, check_clean, check_image, check_limits, require
+from kiln.binaries.checks import check_clean, check_image, check_limits, registers_of_block, require
+from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
 from kiln.compilers.request import CompileRequest
 from kiln.engine.forkserver import LOG_VARIABLE
-from kiln.errors import CompileError
+from kiln.errors import CompileError, ImageError
 from kiln.manifest.model import Manifest
 from kiln.packaging.record import Source, read_records
 from kiln.toolchain.targets import Kind, Target
@@ -39,13 +40,16 @@ def compile_image(request: CompileRequest, expected: Expected, image: str, facts
             actual=printed,
             remedy="look for code that the target does not have, such as inline assembly for another machine",
         )
-    user_parameters = len(expected.parameters)
-    measured = measure(compiled.data, kind=request.target.kind, user_parameters=user_parameters, compiled=compiled.metadata)
-    findings = [
-        *check_image(measured, expected),
-        *check_limits(measured, request.target),
-        *check_clean(compiled.data, request.target.kind),
-    ]
+    kind = request.target.kind
+    try:
+        measured = measure(
+            compiled.data, kind=kind, user_parameters=len(expected.parameters), compiled=compiled.metadata
+        )
+        unclean = check_clean(compiled.data, kind)
+    except ImageError as error:
+        error.where = error.where or request.image_id
+        raise
+    findings = [*check_image(measured, expected), *check_limits(measured, request.target), *unclean]
     require(findings, request.image_id)
     _write(staging / image, compiled.data)
     _write(staging / facts, measured.to_json().encode())
@@ -59,7 +63,7 @@ def validate_image(facts: Path, expected: Expected, target: Target, report: str,
     limits = {
         "threads": [measured.threads, target.max_threads],
         "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.max_shared],
-        "registers": [measured.registers and measured.registers * measured.threads, target.max_registers],
+        "registers": [registers_of_block(measured, target), target.max_registers],
     }
     text = json.dumps({"image": expected.image_id, "used_and_limit": limits}, indent=1, sort_keys=True)
     _write(staging / report, text.encode() + b"\n")

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 import kiln
-from kiln.binaries.checks import Expected
+from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
 from kiln.closure.interface import Interface, bind
 from kiln.closure.slice import Closure, cut

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.leaks import find_leaks
 from kiln.errors import ImageError
 from kiln.manifest.dtypes import POINTER_SIZE
 from kiln.toolchain.targets import Kind, Target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """What was declared of one image."""
-
-    image_id: str
-    target: Target
-    entry: str
-    parameters: tuple[int, ...]
-    """sizes in bytes of the user's parameters, in order; folded arguments are none"""
-    warps: int
-    """as asked: num_warps"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,16 +248,8 @@ def check_max_shared(facts: Facts, target: Target) -> Iterator[Finding]:
 
 
 def check_max_registers(facts: Facts, target: Target) -> Iterator[Finding]:
-    """Registers are dealt out in portions, so the product alone would let through what no launch accepts.
-
-    A thread's are rounded up to 8 (256 a warp) and a block's warps to 4: NVIDIA, "CUDA Occupancy Calculator", register
-    allocation unit size and warp allocation granularity; an H200 refuses by the same rule.
-    """
-    if facts.registers is None or target.max_registers is None:
-        return
-    warps = -(-facts.threads // target.warp_size)
-    dealt = _round_up(facts.registers, 8) * target.warp_size * _round_up(warps, 4)
-    if dealt > target.max_registers:
+    dealt = registers_of_block(facts, target)
+    if dealt is not None and target.max_registers is not None and dealt > target.max_registers:
         yield Finding(
             check="a block needs more registers than the target has",
             field="registers",
@@ -277,6 +257,19 @@ def check_max_registers(facts: Facts, target: Target) -> Iterator[Finding]:
             actual=f"{dealt}, at {facts.registers} a thread",
             remedy="lower num_warps, or cap registers with maxnreg",
         )
+
+
+def registers_of_block(facts: Facts, target: Target) -> int | None:
+    """Registers that one block takes; None where the image does not say, or the target has no such pool.
+
+    They are dealt out in portions, so the product alone would let through what no launch accepts. A thread's are
+    rounded up to 8 (256 a warp) and a block's warps to 4: NVIDIA, "CUDA Occupancy Calculator", register allocation unit
+    size and warp allocation granularity; an H200 refuses by the same rule.
+    """
+    if facts.registers is None or target.max_registers is None:
+        return None
+    warps = -(-facts.threads // target.warp_size)
+    return _round_up(facts.registers, 8) * target.warp_size * _round_up(warps, 4)
 
 
 def natural_offsets(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -28,8 +28,6 @@ _RUN_TIME = frozenset(
 )
 """builtins that reach code, names or files which no reading of the source can tell"""
 
-_OF_MODULE = frozenset({"__debug__", "__name__"})
-
 
 @dataclass(frozen=True, kw_only=True)
 class Want:
@@ -111,11 +109,11 @@ class Cutter:
             return
         self._needed.add((module.file, want.name))
         for unit in module.by_name[want.name]:
-            if unit.undecided is not None:
-                raise undecided_error(module, unit, want.name, want.at, want.via)
-            if want.name not in unit.binds and self._is_of_project(module, want.name):
+            if want.name not in unit.binds and self._import_of(module, want.name) is not None:
                 # `config.SIZE = 4` matters to those who read that attribute: see _keep_changes_from_outside.
                 continue
+            if unit.undecided is not None:
+                raise undecided_error(module, unit, want.name, want.at, want.via)
             if is_import(unit) and want.name in unit.binds:
                 self._keep_import(unit, want)
             else:
@@ -131,7 +129,7 @@ class Cutter:
                 actual=_reached(want),
                 remedy=f"write the value that {want.name}() gives into the file",
             )
-        if want.name in _OF_MODULE or hasattr(builtins, want.name):
+        if hasattr(builtins, want.name):
             return
         if module.stars:
             star = module.stars[-1]
@@ -185,10 +183,12 @@ class Cutter:
         names = self._of(want.module).imports.setdefault(unit.index, {})
         if isinstance(imported.module, Outside):
             self._check_outside(".".join((imported.module.dotted, *imported.names, *want.attributes)), want)
-            names[want.name] = _Import(statement=_single(unit.node, alias))
+            # `import a.b, a.c` binds a twice, and a alone does not make a.b.
+            every = [_single(unit.node, one) for one in unit.node.names if bound_by(one) == want.name]
+            names[want.name] = _Import(statement="; ".join(every))
             return
         path = (*imported.names, *want.attributes)
-        end = self.project.follow(imported.module, path)
+        end = self.project.follow(imported.module, path, want.module)
         if isinstance(end, Missing):
             raise _missing(self.project, end, want)
         if isinstance(end, Location):
@@ -245,7 +245,7 @@ class Cutter:
                 self._check_outside(".".join((imported.module.dotted, *imported.names)), want)
                 continue
             raise ClosureError(
-                f"`{ast.unparse(node)}` inside a function cannot be cut",
+                f"`{ast.unparse(node)}` inside another statement cannot be cut",
                 where=want.at,
                 expected="imports of project files at module level",
                 actual=_reached(want),
@@ -274,11 +274,8 @@ class Cutter:
         if imported is None:
             return None
         location, names = imported
-        end = self.project.follow(location, (*names, *read.attributes))
+        end = self.project.follow(location, (*names, *read.attributes), module)
         return end if isinstance(end, Definition) else None
-
-    def _is_of_project(self, module: SourceModule, name: str) -> bool:
-        return self._import_of(module, name) is not None
 
     def _import_of(self, module: SourceModule, name: str) -> tuple[Location, tuple[str, ...]] | None:
         """The project module that `name` is imported from, and the names that are looked up in it."""
@@ -305,12 +302,12 @@ def _reached(want: Want) -> str:
 
 def _missing(project: Project, missing: Missing, want: Want) -> ClosureError:
     path = missing.location.path
+    owner = path.relative_to(project.root).as_posix() if path is not None else "/".join(missing.location.parts)
     known = project.open(path).by_name if path is not None else ()
-    owner = "/".join(missing.location.parts)
     return ClosureError(
-        f"{path.name if path else owner} has no name {missing.name!r} that can be read off its source",
+        f"{owner} has no name {missing.name!r} that can be read off its source",
         where=want.at,
-        expected=f"a name that {path.relative_to(project.root).as_posix() if path else owner} binds at module level",
+        expected=f"a name that {owner} binds at module level",
         actual=_reached(want),
         remedy=did_you_mean(missing.name, known) or "define it there; names that come by `import *` cannot be cut",
     )

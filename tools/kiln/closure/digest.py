@@ -81,10 +81,11 @@ def canonical(node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Constant):
             yield _constant(value)
         elif isinstance(value, list):
-            items = [item for item in value if not _is_text_statement(item)]
+            items = _merged(value) if isinstance(node, ast.JoinedStr) else value
+            items = [item for item in items if not _is_text_statement(item)]
             if items:
                 yield f"{name}=["
-                yield from _items(_merged(items) if isinstance(node, ast.JoinedStr) else items)
+                yield from _items(items)
                 yield "]"
         else:
             yield f"{name}="

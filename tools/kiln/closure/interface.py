@@ -75,7 +75,7 @@ def _constants(variant: Variant, closure: Closure) -> dict[str, Value]:
                 f"at {closure.position}",
                 actual=_listed(f"{name} = {value!r}" for name, value in variant.constants.items()),
                 remedy=did_you_mean(parameter.name, variant.constants)
-                or f"give {parameter.name} a default in {closure.position.file}, or name the constant BLOCK_SIZE",
+                or f"give {parameter.name} a default in {closure.position.file}; a block sets BLOCK_SIZE alone",
             )
     return {name: variant.constants[name] for name in names if name in variant.constants}
 

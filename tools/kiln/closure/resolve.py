@@ -216,15 +216,19 @@ class Project:
             remedy="check the name; only files of the project can be cut",
         )
 
-    def follow(self, location: Location, path: tuple[str, ...]) -> Definition | Location | Missing:
+    def follow(
+        self, location: Location, path: tuple[str, ...], importer: SourceModule
+    ) -> Definition | Location | Missing:
         """Go down from a module: to a name that it binds, else to a module below it, as far as the path goes."""
         while path:
-            if location.path is not None:
-                module = self.open(location.path)
-                if module.binding(path[0]):
-                    return Definition(module=module, name=path[0], attributes=path[1:])
             is_package = location.path is None or location.path.name == "__init__.py"
             below = self.locate((*location.parts, path[0])) if is_package else None
+            if location.path is not None:
+                module = self.open(location.path)
+                # `from . import x` in a package's own `__init__.py` binds x there, and gets the module.
+                is_own = module.path == importer.path and below is not None
+                if module.binding(path[0]) and not is_own:
+                    return Definition(module=module, name=path[0], attributes=path[1:])
             if below is None:
                 return Missing(location=location, name=path[0])
             location, path = below, path[1:]
@@ -251,7 +255,7 @@ class Project:
             path = (*imported.names, *attributes)
             if isinstance(imported.module, Outside):
                 return ".".join((imported.module.dotted, *path))
-            end = self.follow(imported.module, path)
+            end = self.follow(imported.module, path, module)
             return self._canonical(end.module, end.name, end.attributes, seen) if isinstance(end, Definition) else None
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             chain = dotted(node.value)

@@ -90,7 +90,7 @@ def _find(project: Project, module: SourceModule, function: str, where: Position
     last = module.binding(function)[-1]
     position = module.position(last.node)
     if last.undecided is not None:
-        raise undecided_error(module, last, function, position, ())
+        raise undecided_error(module, last, function, where or position, ())
     if is_import(last):
         raise ClosureError(
             f"{function} is imported into {module.file}, not defined there",

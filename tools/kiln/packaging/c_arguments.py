@@ -148,9 +148,7 @@ def _agreed_parameters(records: Sequence[Record]) -> Mapping[str, Parameter]:
 
 
 def _layout(parameters: Sequence[tuple[Argument, Parameter]]) -> str:
-    shown = (
-        f"{argument.name} at {parameter.offset} ({parameter.size} bytes)" for argument, parameter in parameters
-    )
+    shown = (f"{argument.name} at {parameter.offset} ({parameter.size} bytes)" for argument, parameter in parameters)
     return ", ".join(shown) or "no arguments"
 
 
@@ -159,12 +157,17 @@ def _refuse_equal_names(fields: Sequence[Field], where: str) -> None:
     for field in fields:
         if field.name in seen:
             raise PackagingError(
-                f"{seen[field.name].source!a} and {field.source!a} are both {field.name!a} in C",
+                f"two members of the argument struct are {field.name!a} in C",
                 where=where,
                 expected="arguments and launch inputs with names of their own",
+                actual=f"{_origin(seen[field.name])} and {_origin(field)}",
                 remedy="rename one of them in the kernel, or under `inputs` in kernels.yaml",
             )
         seen[field.name] = field
+
+
+def _origin(field: Field) -> str:
+    return f"{'launch input' if field.is_input else 'argument'} {field.source!a}"
 
 
 def _aligned(offset: int, alignment: int) -> int:

@@ -75,7 +75,10 @@ def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: 
         (folder / "units").write_text("\n".join(c_names.source_of(name) for name in units), "utf-8")
         # Relative names only: the compiler writes a unit's name into its object.
         run_tool(
-            cc, [*_FLAGS, "-I", "include", "-I", ".", "-c", "@units"], folder=folder, purpose=f"compile {library}'s tables"
+            cc,
+            [*_FLAGS, "-I", "include", "-I", ".", "-c", "@units"],
+            folder=folder,
+            purpose=f"compile the tables of {library}",
         )
         for name, (_, symbol) in units.items():
             check_object(folder / name, machine=MACHINES[host], defines=symbol, tool=cc)

@@ -104,7 +104,7 @@ def _variant(library: str, records: Sequence[Record]) -> _VariantView:
         unknown = sorted(expression.names - names.keys())
         if unknown:
             raise PackagingError(
-                f"an expression names {', '.join(unknown)}, which is no integer that a caller passes or a constant holds",
+                f"an expression names {', '.join(unknown)}, which no caller passes as an integer and no constant holds",
                 where=expression.position,
                 expected=f"integers among {', '.join(names) or 'the arguments, of which there are none'}",
                 actual=expression.text,

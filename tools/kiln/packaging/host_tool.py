@@ -27,9 +27,10 @@ HOSTS = {
 _SHOWN_LINES = 20
 
 
-def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str) -> None:
-    """Run a tool in `folder`, in an environment in which nothing changes its output. What it made is still to be read
-    back: some tools exit with 0 on a full disk.
+def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str, script: str = "") -> None:
+    """Run a tool in `folder`, with `script` as its input, in an environment in which nothing changes its output.
+
+    What it made is still to be read back: some tools exit with 0 on a full disk.
 
     `purpose` completes "<tool> could not ...". Raises PackagingError with the tool's own words.
     """
@@ -37,7 +38,7 @@ def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str
     command = [str(tool.absolute()), *arguments]
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(folder)}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        done = subprocess.run(command, cwd=folder, env=environment, input=script.encode(), capture_output=True)
     except OSError as error:
         raise PackagingError(
             f"{tool.name} could not {purpose}: it cannot be run",

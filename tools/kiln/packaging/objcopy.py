@@ -73,5 +73,5 @@ def _refusal(objcopy: Path, image: Path, what: str, expected: str | None, actual
         where=str(image),
         expected=expected,
         actual=actual,
-        remedy=f"see that the disk has space, and that {objcopy} is GNU objcopy 2.35 or later",
+        remedy=f"see that the disk has space, and that {objcopy} is GNU objcopy (2.40 is known to do)",
     )

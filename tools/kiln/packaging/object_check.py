@@ -13,6 +13,12 @@ _STACK_NOTE = ".note.GNU-stack"
 def check_object(path: Path, *, machine: int, defines: str, tool: Path) -> None:
     """Raise PackagingError unless `path` is a whole object for e_machine `machine` that defines the global symbol
     `defines` and asks for no executable stack. `tool` made it."""
+    if not path.exists():
+        raise PackagingError(
+            f"{tool.name} ended well, but did not make {path.name}",
+            where=str(tool),
+            remedy="see that the disk has space, and that CC is a C compiler such as gcc",
+        )
     try:
         with reading("object"):
             elf = open_elf(path.read_bytes())

@@ -1,0 +1,199 @@
+"""Signature and constants of a variant joined with its function, and what is said when they do not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from closure_scratch import HEADER, Scratch
+from kiln.closure.interface import Argument, Interface, bind
+from kiln.closure.slice import Closure
+from kiln.errors import KilnError, ManifestError, Position
+from kiln.manifest.expression import parse_expression
+from kiln.manifest.model import Kernel, Variant
+from kiln.manifest.signature import parse_signature
+
+KERNEL = (
+    "@triton.jit\ndef kernel(out_ptr, in_ptr, n, flag, scale, BLOCK_SIZE: tl.constexpr, DEPTH: tl.constexpr = 2):\n"
+)
+LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12}
+
+
+def at(key: str) -> Position:
+    return Position(file="kernels.yaml", line=LINES[key], column=5)
+
+
+def variant(
+    signature: str = "*fp16:16, *fp16, i32:1, i1, fp32",
+    constants: dict[str, Any] | None = None,
+    inputs: dict[str, str] | None = None,
+    grid: str = "rows * n",
+    select: str = "n <= BLOCK_SIZE",
+    tensors: dict[str, str] | None = None,
+) -> Variant:
+    one = parse_expression("1", at("grid"))
+    kernel = Kernel(
+        key="soft",
+        position=Position(file="kernels.yaml", line=3, column=3),
+        positions={key: at(key) for key in LINES},
+        source=Path("/nowhere/k.py"),
+        source_name="k.py",
+        function="kernel",
+        dtypes=("fp16",),
+        blocks=(64,),
+        name="soft_{dtype}_{block}",
+        group="soft_{dtype}",
+        signature=signature,
+        options={},
+        inputs={"rows": "i32"} if inputs is None else inputs,
+        grid=(parse_expression(grid, at("grid")), one, one),
+        select=parse_expression(select, at("select")),
+        tensors={
+            name: (parse_expression(shape, at("tensors")),)
+            for name, shape in ({"in_ptr": "rows * DEPTH"} if tensors is None else tensors).items()
+        },
+        reference=None,
+        problems=(),
+        tolerance={},
+    )
+    return Variant(
+        id="soft_fp16_64",
+        kernel=kernel,
+        dtype="fp16",
+        block="64",
+        group="soft_fp16",
+        signature=parse_signature(signature, at("signature")),
+        constants={"DEPTH": 4, "BLOCK_SIZE": 64} if constants is None else constants,
+        options={},
+    )
+
+
+@pytest.fixture
+def closure(scratch: Scratch) -> Closure:
+    scratch.write(HEADER + KERNEL + "    pass\n")
+    return scratch.cut()
+
+
+def test_arguments_and_constants_in_the_functions_order(closure: Closure) -> None:
+    assert bind(variant(), closure) == Interface(
+        arguments=(
+            Argument(name="out_ptr", type="*fp16", promise=16),
+            Argument(name="in_ptr", type="*fp16", promise=None),
+            Argument(name="n", type="i32", promise=1),
+            Argument(name="flag", type="i1", promise=None),
+            Argument(name="scale", type="fp32", promise=None),
+        ),
+        constants={"BLOCK_SIZE": 64, "DEPTH": 4},
+    )
+    assert list(bind(variant(), closure).constants) == ["BLOCK_SIZE", "DEPTH"]
+
+
+def test_a_default_stands_and_a_constant_needs_no_annotation(scratch: Scratch) -> None:
+    scratch.write(HEADER + "@triton.jit\ndef kernel(p, BLOCK_SIZE, D: tl.constexpr = 2):\n    pass\n")
+    plain = variant("*fp32", {"BLOCK_SIZE": 64}, grid="rows", select="rows <= BLOCK_SIZE", tensors={"p": "rows"})
+    assert bind(plain, scratch.cut()) == Interface(
+        arguments=(Argument(name="p", type="*fp32", promise=None),), constants={"BLOCK_SIZE": 64}
+    )
+
+
+REFUSED: dict[str, tuple[Variant, str, str]] = {
+    "too few items": (
+        variant("*fp16, *fp16, i32"),
+        "kernels.yaml:7:5: soft_fp16_64: the signature has fewer items than kernel has arguments",
+        "out_ptr: *fp16, in_ptr: *fp16, n: i32, flag: (no item), scale: (no item)",
+    ),
+    "too many items": (
+        variant("*fp16:16, *fp16, i32, i1, fp32, i64"),
+        "kernels.yaml:7:5: soft_fp16_64: the signature has more items than kernel has arguments",
+        "out_ptr: *fp16:16, in_ptr: *fp16, n: i32, flag: i1, scale: fp32, (no parameter): i64",
+    ),
+    "a constant without value": (
+        variant(constants={"DEPTH": 4}),
+        "kernels.yaml:3:3: soft_fp16_64 gives no value to the constant BLOCK_SIZE",
+        "a value for BLOCK_SIZE: tl.constexpr, a parameter of kernel at k.py:4:1",
+    ),
+    "a constant that is no parameter": (
+        variant(constants={"BLOCKSIZE": 64, "DEPTH": 1}),
+        "kernels.yaml:12:5: soft_fp16_64 sets the constant BLOCKSIZE, and kernel has no parameter of that name",
+        "did you mean 'BLOCK_SIZE'?",
+    ),
+    "an unknown name in grid": (
+        variant(grid="row"),
+        "kernels.yaml:8:5: grid of soft_fp16_64 uses row, which is not known",
+        "did you mean 'rows'?",
+    ),
+    "a truth value in grid": (
+        variant(grid="flag"),
+        "kernels.yaml:8:5: grid of soft_fp16_64 uses flag, which is no integer",
+        "`flag`, with flag: i1, an argument",
+    ),
+    "a pointer in select": (
+        variant(select="in_ptr <= 4"),
+        "kernels.yaml:9:5: select of soft_fp16_64 uses in_ptr, which is no integer",
+        "with in_ptr: *fp16, an argument",
+    ),
+    "a constant that is no integer": (
+        variant(constants={"BLOCK_SIZE": 64, "DEPTH": 1.5}),
+        "kernels.yaml:11:5: the shape of in_ptr of soft_fp16_64 uses DEPTH, which is no integer",
+        "with DEPTH = 1.5, a constant",
+    ),
+    "an unknown name in a shape": (
+        variant(tensors={"in_ptr": "cols"}),
+        "kernels.yaml:11:5: the shape of in_ptr of soft_fp16_64 uses cols, which is not known",
+        "declare it, as `inputs: {cols: i32}`",
+    ),
+    "a tensor of no argument": (
+        variant(tensors={"inptr": "rows"}),
+        "kernels.yaml:11:5: tensors of soft_fp16_64 has a shape for inptr, which is no pointer argument",
+        "did you mean 'in_ptr'?",
+    ),
+    "a tensor of a scalar": (
+        variant(tensors={"n": "rows"}),
+        "kernels.yaml:11:5: tensors of soft_fp16_64 has a shape for n, which is no pointer argument",
+        "actual: n: i32",
+    ),
+    "an input that is an argument": (
+        variant(inputs={"rows": "i32", "n": "i32"}),
+        "kernels.yaml:10:5: the input n of soft_fp16_64 is already a parameter of kernel",
+        "remove n from inputs",
+    ),
+    "an input that is a constant": (
+        variant(inputs={"rows": "i32", "DEPTH": "i32"}),
+        "kernels.yaml:10:5: the input DEPTH of soft_fp16_64 is already a parameter of kernel",
+        "",
+    ),
+    "an input that is a keyword": (
+        variant(inputs={"rows": "i32", "fn": "i32"}),
+        "kernels.yaml:10:5: 'fn' cannot be the name of a launch input: it is a keyword of Rust",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("refused", "head", "detail"), REFUSED.values(), ids=REFUSED)
+def test_refuses(closure: Closure, refused: Variant, head: str, detail: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        bind(refused, closure)
+    message = str(caught.value)
+    print(message)
+    assert message.startswith(head)
+    assert detail in message
+    assert "remedy: " in message
+
+
+@pytest.mark.parametrize("name", ["signed", "fn", "é", "__x"])
+def test_refuses_arguments_that_other_languages_cannot_name(scratch: Scratch, name: str) -> None:
+    """What is a fine name in Python may be none in C, C++ or Rust; the place is the kernel's."""
+    scratch.write(HEADER + f"@triton.jit\ndef kernel({name}, BLOCK_SIZE: tl.constexpr):\n    pass\n")
+    declared = variant("i32", {"BLOCK_SIZE": 64}, grid="rows", select="True", tensors={})
+    with pytest.raises(KilnError, match=r"k\.py:4:1: .* cannot be the name of a kernel argument"):
+        bind(declared, scratch.cut())
+
+
+def test_without_a_place_of_its_own_a_key_is_told_by_the_kernel(closure: Closure) -> None:
+    declared = variant(tensors={"inptr": "rows"})
+    bare = dataclasses.replace(declared, kernel=dataclasses.replace(declared.kernel, positions={}))
+    with pytest.raises(ManifestError, match=r"^kernels\.yaml:3:3: tensors of"):
+        bind(bare, closure)

@@ -1,0 +1,397 @@
+"""Whole builds of a small project, as its user types them: what runs again after which edit, and what is left over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from project import KERNEL, MANIFEST, REPOSITORY, Project
+
+IMAGES = {f"scale_fp32_{block}@{target}" for block in (128, 256) for target in ("sm_80", "gfx942")}
+
+
+def contents(project: Project) -> dict[str, bytes]:
+    """Every published file of a build."""
+    return {name: (project.folder / "build" / name).read_bytes() for name in project.files()}
+
+
+def test_first_build_makes_every_image_and_package(built: Project) -> None:
+    files = built.files()
+    assert {name for name in files if name.startswith("images/") and not name.endswith(".json")} == {
+        f"images/{target}/scale_fp32_{block}.{suffix}"
+        for block in (128, 256)
+        for target, suffix in (("sm_80", "cubin"), ("gfx942", "hsaco"))
+    }
+    expected = {"lib/libscratch.a", "lib/libscratch_sm_80.a", "lib/libscratch_gfx942.a"}
+    expected |= {"include/scratch/scratch.h", "rust/scratch/Cargo.toml", "reports/sm_80/scale_fp32_128.json"}
+    assert expected <= files
+
+
+def test_second_build_runs_nothing_and_imports_no_compiler(built: Project) -> None:
+    result = built.run_python("-X", "importtime", "-m", "doit").expect(r"^0 built, \d+ up to date, 0 failed")
+    imported = {line.split("|")[-1].strip().split(".")[0] for line in result.output.splitlines() if "|" in line}
+    assert "doit" in imported
+    assert not imported & {"triton", "jinja2", "elftools", "msgpack", "numpy"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    mask = offsets", "    # a comment\n    mask = offsets"),
+        ("import triton\n", '"""A docstring."""\n\nimport os\nimport triton\n\nUNUSED = 3\n'),
+        ("x * 2", "(x  *  2)"),
+    ],
+)
+def test_comment_and_formatting_edits_rebuild_nothing(built: Project, old: str, new: str) -> None:
+    built.edit("kernels/scale.py", old, new)
+    assert built.doit().expect().counts["built"] == 0
+
+
+def test_touching_every_source_rebuilds_nothing(built: Project) -> None:
+    for name in ("kernels.yaml", "kernels/scale.py", "dodo.py"):
+        os.utime(built.folder / name)
+    assert built.doit().expect().counts["built"] == 0
+
+
+def test_body_edit_rebuilds_the_kernels_images_only(built: Project) -> None:
+    built.write("kernels/other.py", KERNEL.replace("scale_kernel", "other_kernel"))
+    other = MANIFEST.partition("kernels:\n")[2].replace("scale", "other").replace("[128, 256]", "[128]")
+    built.write("kernels.yaml", MANIFEST + other)
+    assert set(built.doit().expect().ran("compile")) == {"other_fp32_128@sm_80", "other_fp32_128@gfx942"}
+    built.edit("kernels/scale.py", "x * 2", "x * 3")
+    assert set(built.doit().expect().ran("compile")) == IMAGES
+
+
+def test_one_more_block_builds_its_images_only(built: Project) -> None:
+    built.edit("kernels.yaml", "[128, 256]", "[128, 256, 512]")
+    result = built.doit().expect()
+    assert set(result.ran("compile")) == {"scale_fp32_512@sm_80", "scale_fp32_512@gfx942"}
+
+
+def test_lines_inserted_above_a_declaration_rebuild_nothing(built: Project) -> None:
+    built.edit("kernels.yaml", "kernels:\n", "# what is built\n\nkernels:\n")
+    assert built.doit().expect().counts["built"] == 0
+
+
+def test_an_option_rebuilds_the_images_whose_value_changed(built: Project) -> None:
+    built.edit("kernels.yaml", "    grid:", '    options: {num_warps: "4 if block <= 128 else 8"}\n    grid:')
+    assert set(built.doit().expect().ran("compile")) == {"scale_fp32_256@sm_80", "scale_fp32_256@gfx942"}
+
+
+def test_a_removed_block_is_gone_everywhere(built: Project) -> None:
+    built.edit("kernels.yaml", "[128, 256]", "[128]")
+    built.doit().expect()
+    assert not [name for name in built.files() if "256" in name]
+    archive = built.folder / "build/lib/libscratch.a"
+    members = subprocess.run(["ar", "t", archive], capture_output=True, text=True, check=True).stdout
+    assert "scale_fp32_128" in members
+    assert "256" not in members
+    packages = [name for name in built.files() if name.startswith(("include/", "rust/", "src/")) and "sha256" not in name]
+    for name in packages:
+        if not name.endswith((".cubin", ".hsaco")):
+            assert "scale_fp32_256" not in built.read(f"build/{name}"), name
+    fresh = Project.create(built.folder.parent / "fresh", manifest=built.read("kernels.yaml"))
+    fresh.doit().expect()
+    assert contents(built) == contents(fresh)
+
+
+def test_a_removed_target_is_gone_everywhere(built: Project) -> None:
+    built.edit("kernels.yaml", "[sm_80, gfx942]", "[sm_80]")
+    assert built.doit().expect().ran("compile") == []
+    assert not [name for name in built.files() if "gfx942" in name]
+    assert not (built.folder / "build/images/gfx942").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "images/sm_80/scale_fp32_128.cubin",
+        "images/gfx942/scale_fp32_128.facts.json",
+        "objects/scale_fp32_128__sm_80.data.o",
+        "lib/libscratch.a",
+        "include/scratch/scratch.h",
+        "rust/scratch/src/lib.rs",
+    ],
+)
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "deleted"])
+def test_a_damaged_output_is_noticed_and_rebuilt(built: Project, name: str, damage: str) -> None:
+    path = built.folder / "build" / name
+    whole = path.read_bytes()
+    if damage == "deleted":
+        path.unlink()
+    else:
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        path.write_bytes({"truncated": whole[:middle], "flipped": flipped, "emptied": b""}[damage])
+    assert built.doit().expect().counts["built"] == 1
+    assert path.read_bytes() == whole
+
+
+def test_a_lost_or_unreadable_state_costs_a_rebuild_and_nothing_else(built: Project) -> None:
+    before = contents(built)
+    (built.folder / "build/.kiln/state.sqlite").write_bytes(b"not a database" * 100)
+    built.doit().expect("cannot be read", r"^\d+ built, 0 up to date, 0 failed")
+    assert contents(built) == before
+    assert built.doit().expect().counts["built"] == 0
+
+
+def test_a_kernel_that_does_not_compile_fails_alone(built: Project) -> None:
+    """Its block names both files' lines and the source line, and not the whole PTX; what is sound is built."""
+    bad = KERNEL.replace("scale_kernel", "bad_kernel").replace("x * 2", "x + tl.arange(0, 64)")
+    built.write("kernels/bad.py", bad)
+    declared = MANIFEST.partition("kernels:\n")[2].replace("scale", "bad")
+    built.write("kernels.yaml", MANIFEST.replace("[128, 256]", "[128, 512]") + declared)
+    result = built.doit().expect(
+        r"^FAILED compile:bad_fp32_128@sm_80$",
+        r"kernels/bad\.py:10:36: front end: ValueError: .*incompatible dimensions",
+        r"^ +tl\.store\(output_ptr \+ offsets, x \+ tl\.arange\(0, 64\), mask=mask\)$",
+        r"declared: kernels\.yaml:13:3",
+        r"reproduce: doit -v 2 compile:bad_fp32_128@sm_80",
+        r"3 failed|4 failed",
+        code=1,
+    )
+    assert set(result.ran("compile")) == {"scale_fp32_512@sm_80", "scale_fp32_512@gfx942"}
+    assert len(result.output.splitlines()) < 60
+    assert not [name for name in built.files("build/images") if "bad" in name]
+    built.doit("-v", "2", "compile:bad_fp32_128@sm_80").expect("incompatible dimensions", code=1)
+    built.edit("kernels/bad.py", "tl.arange(0, 64)", "1")
+    built.doit().expect(r"0 failed")
+
+
+def test_an_error_of_ptxas_is_shown_without_its_ptx(built: Project) -> None:
+    assembly = 'tl.inline_asm_elementwise("bogus.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)'
+    built.edit("kernels/scale.py", "x * 2", assembly)
+    result = built.doit().expect("cubin: ptxas refused", "instruction: 'bogus'", r"log: \S+\.log", code=1)
+    assert ".visible .entry" not in result.output
+    log = built.read("build/.kiln/logs/compile/scale_fp32_128@sm_80.log")
+    assert ".visible .entry" in log
+
+
+def test_assembly_for_another_machine_is_refused(built: Project) -> None:
+    """LLVM may print the error and go on: the image must not be kept."""
+    assembly = 'tl.inline_asm_elementwise("add.f32 $0, $1, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)'
+    built.edit("kernels/scale.py", "x * 2", assembly)
+    result = built.doit("compile").expect(r"FAILED compile:scale_fp32_128@gfx942", "error", code=1)
+    assert set(result.ran("compile")) == {"scale_fp32_128@sm_80", "scale_fp32_256@sm_80"}
+
+
+def test_a_variant_and_an_image_can_be_built_alone(tmp_path: Path) -> None:
+    project = Project.create(tmp_path / "scratch")
+    result = project.doit("compile:scale_fp32_256@gfx942").expect()
+    assert result.ran("compile") == ["scale_fp32_256@gfx942"]
+    result = project.doit("compile:scale_fp32_256").expect()
+    assert result.ran("compile") == ["scale_fp32_256@sm_80"]
+    assert project.files("build/images") == {
+        f"{target}/scale_fp32_256.{suffix}"
+        for target, kind in (("sm_80", "cubin"), ("gfx942", "hsaco"))
+        for suffix in (kind, "facts.json")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("compile:scale_fp32_512",), "did you mean 'compile:scale_fp32_128'|did you mean 'compile:scale_fp32_256'"),
+        (("compile:scale_fp32_256@sm_81",), "did you mean 'compile:scale_fp32_256@sm_80'"),
+        (("complie",), "did you mean 'compile'"),
+        (("info", "archve:all"), "did you mean 'archive:all'"),
+        (("clean", "crat"), "did you mean 'crate'"),
+        (("nothing_like_it*",), "matches no task"),
+    ],
+)
+def test_a_wrong_name_is_refused_with_what_comes_near(built: Project, arguments: tuple[str, ...], hint: str) -> None:
+    built.doit(*arguments).expect(hint, code=3)
+
+
+def test_list_and_info(built: Project) -> None:
+    built.doit("list").expect("^compile ", "^archive ", "^crate ", "^header ")
+    built.doit("list", "--all", "-s").expect("^U compile:scale_fp32_128@sm_80 ", "^U compile:scale_fp32_128 ")
+    built.doit("info", "compile:scale_fp32_128@sm_80").expect("up-to-date", r"scale_fp32_128\.cubin", "kernels.yaml:5:3")
+    built.edit("kernels/scale.py", "x * 2", "x * 4")
+    built.doit("list", "--all", "-s").expect("^R compile:scale_fp32_128@sm_80 ")
+    built.doit("info", "compile:scale_fp32_128@sm_80").expect("closure .*scale_kernel changed", code=1)
+
+
+def test_listing_writes_nothing(tmp_path: Path) -> None:
+    project = Project.create(tmp_path / "scratch")
+    project.doit("list", "--all", "-s").expect()
+    project.doit("info", "crate").expect(code=1)
+    assert not (project.folder / "build").exists()
+
+
+def test_forget_runs_a_variant_again_and_changes_no_byte(built: Project) -> None:
+    before = contents(built)
+    built.doit("forget", "compile:scale_fp32_128").expect()
+    result = built.doit().expect()
+    assert set(result.ran("compile")) == {"scale_fp32_128@sm_80", "scale_fp32_128@gfx942"}
+    assert result.counts["built"] == 2, "the same bytes came out, so nothing downstream may run"
+    assert contents(built) == before
+
+
+def test_clean_removes_what_it_names(built: Project) -> None:
+    built.doit("clean", "--dry-run", "compile:scale_fp32_128").expect("scale_fp32_128.cubin")
+    assert built.doit().expect().counts["built"] == 0
+    built.doit("clean", "compile:scale_fp32_128").expect()
+    assert not [name for name in built.files("build/images") if "128" in name]
+    built.doit("clean").expect()
+    assert built.files() == set()
+    assert set(built.doit().expect().ran("compile")) == IMAGES
+
+
+def test_doits_own_options_keep_their_meaning(built: Project) -> None:
+    assert built.doit("-n", "1", "-a", "compile:scale_fp32_128@sm_80").expect().counts["built"] == 1
+    built.doit("-r", "json", "compile").expect('"name": "compile:scale_fp32_128@sm_80"')
+    built.doit("-r", "console", "-a", "crate").expect(r"^\.  crate")
+    built.edit("kernels/scale.py", "x * 2", "x.nothing()")
+    assert built.doit("-n", "1", "--no-continue").expect(code=1).counts["failed"] == 1
+
+
+def test_tasks_of_a_users_own_run_beside_kilns(built: Project) -> None:
+    """A plain doit task that needs the archive waits for it, runs once, and runs again when the archive changed."""
+    task = """
+
+def task_size():
+    return {
+        "actions": ["wc -c < build/lib/libscratch.a > size.txt"],
+        "file_dep": ["build/lib/libscratch.a"],
+        "targets": ["size.txt"],
+    }
+"""
+    built.write("dodo.py", built.read("dodo.py") + task)
+    built.doit("size").expect(r"^\.  size")
+    size = built.read("size.txt")
+    built.doit("size").expect("^-- size")
+    built.edit("kernels.yaml", "[128, 256]", "[128]")
+    built.doit("size").expect(r"^\.  size")
+    assert int(built.read("size.txt")) < int(size)
+
+
+def test_the_callers_environment_changes_no_byte(built: Project) -> None:
+    before = contents(built)
+    hostile = {
+        "TRITON_PTXAS_PATH": "/nowhere/ptxas",
+        "PTXAS_OPTIONS": "--opt-level 0",
+        "DISABLE_PTXAS_OPT": "1",
+        "TRITON_DISABLE_LINE_INFO": "0",
+        "TRITON_INTERPRET": "1",
+        "TRITON_CACHE_DIR": str(built.folder / "cache"),
+        "AMDGCN_USE_BUFFER_OPS": "0",
+        "LD_PRELOAD": "/nowhere/lib.so",
+        "PYTHONHASHSEED": "7",
+        "LC_ALL": "tr_TR.UTF-8",
+        "TZ": "Pacific/Apia",
+        "SOURCE_DATE_EPOCH": "1",
+        "HOME": "/nowhere",
+    }
+    built.doit("-a", **hostile).expect(r"0 failed")
+    assert contents(built) == before
+    assert not (built.folder / "cache").exists()
+
+
+def test_the_place_of_the_project_changes_no_byte(built: Project, tmp_path: Path) -> None:
+    elsewhere = Project.create(tmp_path / "a b ü" / "scratch", manifest=built.read("kernels.yaml"))
+    elsewhere.doit().expect()
+    assert contents(elsewhere) == contents(built)
+
+
+def test_killed_at_any_instant_the_next_build_ends_the_same(built: Project, tmp_path: Path) -> None:
+    """kill -9 at several moments: no process stays, what was finished is kept, and the result is a clean build's."""
+    project = Project.create(tmp_path / "killed")
+    kept = 0
+    for delay in (0.3, 0.7, 1.0, 1.3, 1.6):
+        process = start(project)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while processes_in(project.folder) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not processes_in(project.folder)
+        kept = max(kept, len(project.files("build/images")) if (project.folder / "build/images").exists() else 0)
+    result = project.doit().expect()
+    assert result.counts["built"] + result.counts["up to date"] == built.doit().counts["up to date"]
+    assert contents(project) == contents(built)
+    assert not (project.folder / "build/.kiln/tmp").exists() or not list((project.folder / "build/.kiln/tmp").iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    project = Project.create(tmp_path / "scratch")
+    process = start(project)
+    deadline = time.monotonic() + 20
+    while not (project.folder / "build/.kiln/tmp").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(timeout=20) != 0
+    assert not processes_in(project.folder)
+    assert not list((project.folder / "build/.kiln/tmp").iterdir())
+    project.doit().expect("0 failed")
+
+
+def test_a_second_build_waits_for_the_first(built: Project) -> None:
+    built.edit("kernels/scale.py", "x * 2", "x * 5")
+    first = start(built)
+    deadline = time.monotonic() + 20
+    while not (built.folder / "build/.kiln/tmp").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    second = built.doit().expect("another build is running", f"process {first.pid}", r"^0 built")
+    assert first.wait(timeout=60) == 0
+    assert second.counts["built"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("blocks:", "blokcs:", r"kernels\.yaml:9:5: .*blokcs"),
+        ("[sm_80, gfx942]", "[sm_80, gfx924]", r"kernels\.yaml:3:18: unknown target 'gfx924'"),
+        ("[sm_80, gfx942]", "[sm_90]", r"kernels\.yaml:3:11: target 'sm_90' cannot be built"),
+        ("[sm_80, gfx942]", "[gfx1030]", r"kernels\.yaml:3:11: target 'gfx1030' cannot be built"),
+    ],
+)
+def test_a_wrong_manifest_stops_everything_before_it_starts(built: Project, old: str, new: str, message: str) -> None:
+    before = contents(built)
+    built.edit("kernels.yaml", old, new)
+    built.doit().expect(message, "remedy: ", code=3)
+    built.doit("list").expect(message, code=3)
+    assert contents(built) == before
+
+
+def test_a_kernel_that_misbehaves_on_import_fails_alone(built: Project) -> None:
+    """Only the slice runs; what runs and raises or leaves is that kernel's failure, with its line."""
+    source = "import sys\nimport triton\nimport triton.language as tl\n\nSIDE = sys.exit(7)\n\n" + KERNEL.partition("tl\n\n\n")[2]
+    built.write("kernels/scale.py", source)
+    built.doit("compile").expect("0 failed")
+    built.write("kernels/scale.py", source.replace("SIDE = sys.exit(7)", "SIDE = tl.constexpr(1 // 0)").replace("* 2", "* SIDE"))
+    built.doit("compile").expect(r"kernels/scale\.py:5", "ZeroDivisionError", "4 failed", code=1)
+
+
+def start(project: Project) -> subprocess.Popen[bytes]:
+    """Start a build and return at once."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "doit"],
+        cwd=project.folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "tools")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes whose working folder lies in `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                place = (entry / "cwd").readlink()
+            except OSError:
+                continue
+            if place == folder or folder in place.parents:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,20 @@
+"""Expected: what was declared of one image, as the checks hold it against the image's facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kiln.toolchain.targets import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What was declared of one image."""
+
+    image_id: str
+    target: Target
+    entry: str
+    parameters: tuple[int, ...]
+    """sizes in bytes of the user's parameters, in order; folded arguments are none"""
+    warps: int
+    """as asked: num_warps"""
