@@ -287,23 +287,22 @@ def test_old_python_can_read_the_file() -> None:
 
 
 @pytest.mark.parametrize("version", [(3, 6), (3, 10), (3, 16), (4, 0)])
-def test_wrong_python_is_told_which_to_take(version: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
+def test_wrong_python_is_told_which_to_take(version: tuple[int, int]) -> None:
     problem = bootstrap.unfit(version, "linux")
     assert problem.startswith(
         f"Kiln needs Python 3.11 to 3.15, as its Triton does; {sys.executable} is {version[0]}.{version[1]}"
     )
 
 
-def test_other_python_on_path_is_offered_only_if_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python_on_path_is_taken_only_if_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "python3.14").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "python3.12").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     for name in ("python3.14", "python3.12"):
         (tmp_path / name).chmod(0o755)
-    assert "run: python3.12 tools/bootstrap.py" in bootstrap.unfit((3, 9), "linux")
+    assert bootstrap.fit_interpreter() == "python3.12"
     (tmp_path / "python3.12").unlink()
-    assert "install one of python3.11, " in bootstrap.unfit((3, 9), "linux")
+    assert bootstrap.fit_interpreter() is None
 
 
 def test_right_python_and_wrong_system() -> None:

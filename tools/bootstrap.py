@@ -24,34 +24,41 @@ from pathlib import Path
 
 OLDEST = (3, 11)  # both ends are those of Triton 3.9, the same as requires-python in pyproject.toml
 NEWEST = (3, 15)
+NAMES = [f"python3.{minor}" for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
 CANNOT_RUN = 3  # doit's exit code for errors before a run
 
 
-def _runs(interpreter: str) -> bool:
-    # Tried, since a version manager puts names on PATH that only say which versions there are.
-    if not shutil.which(interpreter):
-        return False
-    null = subprocess.DEVNULL
-    return subprocess.call([interpreter, "-c", "import ensurepip"], stdout=null, stderr=null) == 0
+def fit_interpreter() -> "str | None":
+    """The newest Python on PATH that can carry Kiln, such as python3.13, or None."""
+    for name in NAMES:
+        # Tried, since a version manager puts names on PATH that only say which versions there are.
+        if shutil.which(name):
+            null = subprocess.DEVNULL
+            if subprocess.call([name, "-c", "import ensurepip"], stdout=null, stderr=null) == 0:
+                return name
+    return None
 
 
 def unfit(version: "tuple[int, int]", platform: str) -> "str | None":
-    """What to say where this interpreter (major, minor; sys.platform) cannot carry Kiln, or None."""
+    """Why this interpreter (major, minor; sys.platform) cannot carry Kiln, or None."""
     if not platform.startswith("linux"):
         return f"Kiln builds on Linux, the only system that its Triton is published for; this one is {platform}"
     if OLDEST <= version <= NEWEST:
         return None
-    names = [f"python3.{minor}" for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
-    here = [name for name in names if _runs(name)]
     need = "Kiln needs Python {}.{} to {}.{}, as its Triton does".format(*OLDEST, *NEWEST)
-    remedy = f"run: {here[0]} tools/bootstrap.py" if here else f"install one of {', '.join(reversed(names))}"
-    return "{}; {} is {}.{}\n  {}".format(need, sys.executable or "this interpreter", *version, remedy)
+    return "{}; {} is {}.{}".format(need, sys.executable or "this interpreter", *version)
 
 
 if __name__ == "__main__":
     _problem = unfit(sys.version_info[:2], sys.platform)
+    _other = fit_interpreter() if _problem else None
+    if _problem and _other and sys.platform.startswith("linux"):
+        # A machine whose python3 is old often has a newer one beside it.
+        sys.stderr.write(f"bootstrap: {_problem}; going on with {_other}\n")
+        sys.stderr.flush()
+        os.execvp(_other, [_other, *sys.argv])
     if _problem:
-        sys.stderr.write(f"bootstrap: {_problem}\n")
+        sys.stderr.write(f"bootstrap: {_problem}\n  install one of {', '.join(reversed(NAMES))}\n")
         sys.exit(CANNOT_RUN)
 
 

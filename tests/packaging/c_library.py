@@ -96,9 +96,10 @@ def run(program: Path, *arguments: str, stdin: bytes = b"") -> str:
     return done.stdout.decode()
 
 
-def symbols(binary: Path) -> set[str]:
-    """The symbols that a program or object defines."""
-    lines = subprocess.run(["nm", "--defined-only", str(binary)], capture_output=True, text=True, check=True).stdout
+def symbols(binary: Path, *options: str) -> set[str]:
+    """The symbols that a program, object or archive defines; with `-g`, those that other objects see."""
+    command = ["nm", "--defined-only", *options, str(binary)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {line.split()[-1] for line in lines.splitlines() if line.strip() and not line.endswith(":")}
 
 

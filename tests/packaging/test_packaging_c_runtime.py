@@ -165,7 +165,7 @@ def test_verify_and_grid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("compiler", "standard"), standards())
 def test_sources_compile_without_a_warning(compiler: str, standard: str) -> None:
     """The header in C and C++, the sources in C."""
-    assert accepts("#include <kiln/image.h>\n", compiler, standard, *INCLUDES) == ""
+    assert accepts("#include <kiln/kiln_image.h>\n", compiler, standard, *INCLUDES) == ""
     if "++" not in standard:
         for member in c_names.runtime_members("kiln"):
             text = (RUNTIME / "src" / c_names.source_of(member)).read_text()
@@ -174,8 +174,8 @@ def test_sources_compile_without_a_warning(compiler: str, standard: str) -> None
 
 def test_a_library_takes_its_own_prefix() -> None:
     """No name of the fixed sources survives in a library's copy: two libraries must live in one program."""
-    for name in (*c_names.RUNTIME_HEADERS, *map(c_names.source_of, c_names.runtime_members("mine"))):
+    for name in c_names.runtime_files("mine").values():
         text = runtime_source(name, "mine")
         assert "kiln" not in text.lower()
         assert text.count("\n") == runtime_source(name, "kiln").count("\n")
-    assert "-lmine_sm_80 -Wl,-u,mine__sm_90a" in runtime_source("image.h", "mine")
+    assert "-lmine_sm_80 -Wl,-u,mine__sm_90a" in runtime_source("include/kiln/kiln_image.h", "mine")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,32 @@ class PackagingError(KilnError):
 
 
 class StateError(KilnError):
-    """The build's own records or its lock are in the way."""
+    """The build folder, its records or its lock are in the way."""
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room there and run again; finished work is kept",
+    errno.EDQUOT: "make room in your quota there and run again; finished work is kept",
+    errno.EACCES: "give yourself the rights to it, or remove it if another user made it, and run again",
+    errno.EPERM: "give yourself the rights to it, or remove it if another user made it, and run again",
+    errno.EROFS: "make its file system writable, or build elsewhere",
+    errno.EXDEV: "keep the whole build folder on one file system",
+}
+
+
+def no_space(error: OSError) -> bool:
+    """Whether the system refused because a disk or a quota is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def os_failure(what: str, error: OSError, where: Path | str) -> StateError:
+    """What the system refused, in the words of a build. `what` was not to be done; `where` names it if `error` does not."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return StateError(
+        f"no space left on the disk: {what}" if no_space(error) else f"{what}: {reason}",
+        where=str(error.filename or where),
+        remedy=_REMEDIES.get(error.errno or 0),
+    )
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

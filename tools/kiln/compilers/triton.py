@@ -70,7 +70,8 @@ def _source(function: Any, request: CompileRequest) -> ASTSource:
     """Triton's own description: constants, and arguments promised to be 1, are folded; 16 becomes an attribute."""
     names: list[str] = function.arg_names
     arguments = {argument.name: argument for argument in request.interface.arguments}
-    folded: dict[str, Any] = dict(request.interface.constants)
+    folded: dict[str, Any] = {param.name: param.default for param in function.params if param.name not in arguments}
+    folded |= request.interface.constants
     folded |= {name: 1 for name, argument in arguments.items() if argument.promise == 1}
     signature = {name: "constexpr" if name in folded else arguments[name].type for name in names}
     attributes = {

@@ -6,39 +6,63 @@ import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kiln.errors import StateError
+from kiln.engine.publish import make_folder
+from kiln.errors import StateError, os_failure
 
 
 @contextmanager
 def build_lock(path: Path, *, waiting: Callable[[str], None]) -> Iterator[None]:
     """Hold the build folder's lock; while another process has it, say who through `waiting` and wait.
 
-    Raises StateError when the lock file cannot be made.
+    `path` is `<build folder>/<private folder>/<name>`; the build folder may be a link, the others may not. Raises
+    StateError when the lock file cannot be made.
     """
+    file = _open(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Opened for appending: to truncate it here would wipe the holder's name while it holds the lock.
-        file = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise StateError(
-            f"the build folder cannot be written: {error.strerror}",
-            where=str(path.parent),
-            remedy="make it writable, or remove it if another user made it",
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            waiting(f"another build is running in {path.parent} ({file.read().strip() or 'its name is not known yet'}); waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
+        while not _acquire(file, path, waiting):
+            # Somebody removed the file while we waited: what we hold now keeps nobody out.
+            os.close(file)
+            file = _open(path)
+        # On a full disk the name is missing; the lock holds all the same.
+        with suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         try:
             yield
         finally:
-            file.truncate(0)
+            with suppress(OSError):
+                os.ftruncate(file, 0)
+    finally:
+        os.close(file)
+
+
+def _open(path: Path) -> int:
+    try:
+        make_folder(path.parents[1], path.parent)
+        # Not truncated here: that would wipe the holder's name while it holds the lock.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        if path.is_symlink():
+            raise StateError(
+                "the lock file is a symbolic link",
+                where=str(path),
+                remedy="remove it; Kiln follows no links inside the build folder",
+            ) from error
+        raise os_failure("the build folder cannot be written", error, path) from error
+
+
+def _acquire(file: int, path: Path, waiting: Callable[[str], None]) -> bool:
+    """Take the lock; whether `file` is still what lies at `path`."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(file, 200, 0).decode("utf-8", "replace").strip() or "its name is not known yet"
+        waiting(f"another build is running in {path.parent} ({holder}); waiting for it")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        return os.path.samestat(os.fstat(file), path.lstat())
+    except FileNotFoundError:
+        return False

@@ -2,69 +2,131 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kiln.digests import FileDigests, digest_file
 from kiln.engine.state import Output
-from kiln.errors import KilnError, StateError
+from kiln.errors import KilnError, StateError, os_failure
 
 
 def publish(staging: Path, root: Path, outputs: Sequence[str]) -> tuple[Output, ...]:
     """Rename each output from `staging` to `root`, and say what was published.
 
-    A file that already holds the same bytes is left as it is, so that its time stamp does not move. `staging` must be on
-    the same file system as `root`. Raises KilnError when the step did not make just what it declared.
+    All are published or none: when one cannot be put in place, those before it are taken back. A file that already
+    holds the same bytes is left as it is, so that its time stamp does not move. `staging` must be on the same file
+    system as `root`. Raises KilnError when the step did not make just what it declared, StateError when the build folder
+    cannot take it.
     """
-    made = {str(path.relative_to(staging).as_posix()) for path in staging.rglob("*") if not path.is_dir()}
-    if made != set(outputs):
-        missing, extra = sorted(set(outputs) - made), sorted(made - set(outputs))
+    _check_made(staging, outputs)
+    digests: dict[str, str] = {}
+    changed: list[str] = []
+    try:
+        # What can fail comes before the first rename.
+        for name in outputs:
+            digests[name] = digest_file(staging / name)
+            make_folder(root, (root / name).parent)
+            if not _holds(root / name, staging / name, digests[name]):
+                changed.append(name)
+        _replace(staging, root, changed)
+        return tuple(_published(root, name, digests[name]) for name in outputs)
+    except OSError as error:
+        raise os_failure("an output cannot be put in place", error, root) from error
+
+
+def _check_made(staging: Path, outputs: Sequence[str]) -> None:
+    made: dict[str, int] = {}
+    for folder, folders, files in os.walk(staging):
+        for name in [*files, *(name for name in folders if Path(folder, name).is_symlink())]:
+            path = Path(folder, name)
+            made[path.relative_to(staging).as_posix()] = path.lstat().st_mode
+    declared = set(outputs)
+    if made.keys() != declared:
+        missing, extra = sorted(declared - made.keys()), sorted(made.keys() - declared)
         raise KilnError(
             "a step did not make what it declared",
-            expected=", ".join(outputs[:5]) + (" ..." if len(outputs) > 5 else ""),
-            actual="; ".join(filter(None, [missing and f"missing {missing[:5]}", extra and f"not declared {extra[:5]}"])),
+            expected=_some(list(outputs)),
+            actual="; ".join(
+                filter(None, [missing and f"missing: {_some(missing)}", extra and f"not declared: {_some(extra)}"])
+            ),
             remedy="this is a fault in the rule or in Kiln: report it with this message",
         )
-    published = []
+    for name in outputs:
+        if not stat.S_ISREG(made[name]):
+            raise KilnError(
+                "a step made something that is no regular file",
+                where=name,
+                remedy="this is a fault in the rule or in Kiln: report it with this message",
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    return (", ".join(names[:5]) or "nothing") + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _replace(staging: Path, root: Path, names: Sequence[str]) -> None:
+    """Rename files from `staging` to `root`; when one fails, put back what was there before."""
+    done: list[tuple[Path, Path | None]] = []
     try:
-        for name in outputs:
-            source, target = staging / name, root / name
-            if not stat.S_ISREG(source.lstat().st_mode):
-                raise KilnError("a step made something that is no regular file", where=name)
-            digest = digest_file(source)
-            make_folder(root, target.parent)
-            if not _holds(target, digest):
-                source.replace(target)
-            found = target.lstat()
-            published.append(Output(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=digest))
-    except OSError as error:
-        raise _failure(error, root) from error
-    return tuple(published)
+        for index, name in enumerate(names):
+            target, old = root / name, staging / f".replaced-{index}"
+            kept = _keep(target, old)
+            (staging / name).replace(target)
+            # Where the file system has no hard links the new file stays: it is whole, and its step is stale.
+            if kept is not None:
+                done.append((target, old if kept else None))
+    except BaseException:
+        for target, before in reversed(done):
+            with suppress(OSError):
+                if before is None:
+                    target.unlink()
+                else:
+                    before.replace(target)
+        raise
+
+
+def _keep(target: Path, old: Path) -> bool | None:
+    """Keep the file that is going to be replaced: True when kept, False when there is none, None when it cannot be kept."""
+    try:
+        os.link(target, old, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _published(root: Path, name: str, digest: str) -> Output:
+    found = (root / name).lstat()
+    return Output(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=digest)
 
 
 def make_folder(root: Path, folder: Path) -> None:
     """Make `folder`, which lies under `root`, without following a link below `root`; root itself may be one.
 
-    Raises StateError when something other than a folder stands in the way.
+    Raises StateError when something other than a folder stands in the way, or when it cannot be made.
     """
-    root.mkdir(parents=True, exist_ok=True)
-    current = root
-    for part in folder.relative_to(root).parts:
-        current = current / part
-        try:
-            current.mkdir()
-        except FileExistsError:
-            if not stat.S_ISDIR(current.lstat().st_mode):
-                raise StateError(
-                    "something stands where the build folder needs a folder",
-                    where=str(current),
-                    expected="a folder that Kiln made",
-                    actual="a symbolic link" if current.is_symlink() else "a file",
-                    remedy="remove it; Kiln follows no links inside the build folder",
-                ) from None
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        current = root
+        for part in folder.relative_to(root).parts:
+            current = current / part
+            try:
+                current.mkdir()
+            except FileExistsError:
+                if not stat.S_ISDIR(current.lstat().st_mode):
+                    raise StateError(
+                        "something stands where the build folder needs a folder",
+                        where=str(current),
+                        expected="a folder that Kiln made",
+                        actual="a symbolic link" if current.is_symlink() else "a file",
+                        remedy="remove it; Kiln follows no links inside the build folder",
+                    ) from None
+    except OSError as error:
+        raise os_failure("a folder of the build cannot be made", error, folder) from error
 
 
 def intact(root: Path, outputs: Iterable[Output], files: FileDigests | None = None) -> str | None:
@@ -76,34 +138,38 @@ def intact(root: Path, outputs: Iterable[Output], files: FileDigests | None = No
         path = root / output.path
         try:
             found = path.lstat()
-        except FileNotFoundError:
+            if not stat.S_ISREG(found.st_mode):
+                return f"{path} is no regular file any more"
+            if files is not None and (found.st_size, found.st_mtime_ns) == (output.size, output.mtime_ns):
+                continue
+            if found.st_size != output.size or (files.of(path) if files else digest_file(path)) != output.sha256:
+                return f"{path} does not hold what was built"
+        except (FileNotFoundError, NotADirectoryError):
             return f"{path} is missing"
-        if not stat.S_ISREG(found.st_mode):
-            return f"{path} is no regular file any more"
-        if files is not None and (found.st_size, found.st_mtime_ns) == (output.size, output.mtime_ns):
-            continue
-        if found.st_size != output.size or (files.of(path) if files else digest_file(path)) != output.sha256:
-            return f"{path} does not hold what was built"
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror}"
     return None
 
 
 def remove(root: Path, names: Iterable[str]) -> list[Path]:
-    """Remove published files and the folders that this empties. Links on the way are not followed."""
+    """Remove published files and the folders that this empties; what is no file any more is left alone.
+
+    Links on the way are not followed, and nothing outside of `root` is touched. Raises StateError.
+    """
     removed = []
     for name in names:
         path = root / name
-        if any(parent.is_symlink() for parent in path.parents if parent != root and root in parent.parents):
+        above = path.parents[: len(Path(name).parts) - 1]
+        if not is_below(name) or any(parent.is_symlink() for parent in above):
             continue
         try:
             path.unlink()
             removed.append(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             pass
         except OSError as error:
-            raise _failure(error, root) from error
-        for parent in path.parents:
-            if parent == root or root not in parent.parents:
-                break
+            raise os_failure("an output that is not needed any more cannot be removed", error, path) from error
+        for parent in above:
             try:
                 parent.rmdir()
             except OSError:
@@ -111,17 +177,22 @@ def remove(root: Path, names: Iterable[str]) -> list[Path]:
     return removed
 
 
-def _holds(path: Path, digest: str) -> bool:
+def is_below(name: str) -> bool:
+    """Whether a relative path can only name something below the folder that it is relative to."""
+    path = Path(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _holds(target: Path, source: Path, digest: str) -> bool:
+    """Whether `target` has the bytes of `source`. Raises StateError when a folder is in the way."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode) and digest_file(path) == digest
+        found = target.lstat()
     except FileNotFoundError:
         return False
-
-
-def _failure(error: OSError, root: Path) -> StateError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return StateError(
-        "no space left for the build's outputs" if full else f"an output cannot be written: {os.strerror(error.errno or 0)}",
-        where=str(error.filename or root),
-        remedy="make room and run again; finished work is kept" if full else "make the build folder writable and run again",
-    )
+    if stat.S_ISDIR(found.st_mode):
+        raise StateError(
+            "a folder stands where the build puts a file",
+            where=str(target),
+            remedy="remove it and run again",
+        )
+    return stat.S_ISREG(found.st_mode) and found.st_size == source.stat().st_size and digest_file(target) == digest

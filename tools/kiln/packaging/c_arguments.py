@@ -12,7 +12,6 @@ from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.packaging.c_text import c_integer, field_name
 from kiln.packaging.record import Record
 
-_FLOATS = ("fp", "bf")
 _REBUILD = "delete the image and build again; if it happens again, the check that let the image pass is at fault"
 
 
@@ -36,7 +35,8 @@ class Field:
 
     @property
     def is_integer(self) -> bool:
-        return not self.type.startswith(("*", *_FLOATS))
+        """Whether expressions can compute with it; i1 is a truth value."""
+        return self.type[0] in "iu" and self.type != "i1"
 
 
 def c_type(type: str, where: str) -> tuple[str, int]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-RUNTIME_HEADERS = ("image.h", "internal.h")
-"""the fixed headers of the runtime; image.h is public"""
-
 
 def image_symbol(library: str, variant: str, target: str) -> str:
     """C symbol of an image's record, such as kernels_softmax_fp16_2048__sm_90a.
@@ -70,6 +67,20 @@ def source_of(member: str) -> str:
     return f"{member.removesuffix('.o')}.c"
 
 
+def runtime_files(library: str) -> dict[str, str]:
+    """The fixed sources as a library has them -> as they are below runtime/c. The header under include/ is public."""
+    return {
+        f"include/{library}/{library}_image.h": "include/kiln/kiln_image.h",
+        "src/internal.h": "src/internal.h",
+        **{f"src/{source_of(member)}": f"src/{source_of(member)}" for member in runtime_members(library)},
+    }
+
+
+def library_header(library: str) -> str:
+    """The header that consumers include; none of the fixed sources can have its name."""
+    return f"include/{library}/{library}.h"
+
+
 def table_members(images: Iterable[tuple[str, str]], library: str) -> tuple[str, ...]:
     """What `c_objects.make_tables` writes."""
     targets = dict.fromkeys(target for _, target in images)
@@ -102,9 +113,4 @@ def archive_members(images: Iterable[tuple[str, str]], library: str, target: str
 
 def header_files(library: str) -> tuple[str, ...]:
     """What `c_package.render_header` writes: public headers under include/, runtime sources under src/."""
-    return (
-        f"include/{library}/{library}.h",
-        f"include/{library}/image.h",
-        "src/internal.h",
-        *(f"src/{source_of(member)}" for member in runtime_members(library)),
-    )
+    return (library_header(library), *runtime_files(library))

@@ -57,7 +57,7 @@ def make_tables(images: Sequence[tuple[str, str]], library: str, host: str, cc: 
         units[c_names.table_member(target)] = (_table_source(images, library, target), symbol)
         units[c_names.registry_member(target)] = (_registry_source(images, library, target), registry)
     for member, symbol in c_names.runtime_members(library).items():
-        units[member] = (runtime_source(c_names.source_of(member), library), symbol)
+        units[member] = (runtime_source(f"src/{c_names.source_of(member)}", library), symbol)
     _compile(units, library, host, cc, staging)
 
 
@@ -65,10 +65,10 @@ def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: 
     """Compile `units`, object name -> (C source, a symbol that it must define), into `staging`."""
     with TemporaryDirectory(dir=staging) as scratch:
         folder = Path(scratch)
-        public = folder / "include" / library
-        public.mkdir(parents=True)
-        for name in c_names.RUNTIME_HEADERS:
-            (public if name == "image.h" else folder).joinpath(name).write_text(runtime_source(name, library), "utf-8")
+        for name, fixed in c_names.runtime_files(library).items():
+            if name.endswith(".h"):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(runtime_source(fixed, library), "utf-8")
         for name, (source, _) in units.items():
             (folder / c_names.source_of(name)).write_text(source, "utf-8")
         # A list in a file: thousands of names do not fit a command line.
@@ -76,7 +76,7 @@ def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: 
         # Relative names only: the compiler writes a unit's name into its object.
         run_tool(
             cc,
-            [*_FLAGS, "-I", "include", "-I", ".", "-c", "@units"],
+            [*_FLAGS, "-I", "include", "-I", "src", "-c", "@units"],
             folder=folder,
             purpose=f"compile the tables of {library}",
         )

@@ -71,23 +71,26 @@ def render_header(records: Sequence[Record], manifest: Manifest, staging: Path) 
             variants=[_variant(library, group) for group in by_variant.values()],
         )
     )
-    for name in c_names.header_files(library):
-        path = staging / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(header if name.endswith(f"/{library}.h") else runtime_source(path.name, library), "utf-8")
+    _write(staging / c_names.library_header(library), header)
+    for name, fixed in c_names.runtime_files(library).items():
+        _write(staging / name, runtime_source(fixed, library))
 
 
 @cache
 def runtime_source(name: str, library: str) -> str:
-    """A fixed source of the runtime, `image.h` or `lookup.c` say, under the library's prefix.
+    """A fixed source of the runtime, by its path below runtime/c, under the library's prefix.
 
-    The sources are complete C for a library named kiln; each `kiln_`, `KILN_` and `kiln/` becomes the library's own, so
+    The sources are complete C for a library named kiln. Each `kiln_`, `KILN_` and `kiln/` becomes the library's own, so
     that what a debugger shows is what a compiler read, and two libraries live in one program.
     """
-    folder = _RUNTIME / ("include/kiln" if name == "image.h" else "src")
-    text = (folder / name).read_text("utf-8")
+    text = (_RUNTIME / name).read_text("utf-8")
     text = text.replace("kiln_", f"{library}_").replace("KILN_", f"{c_names.macro_prefix(library)}_")
     return text.replace("<kiln/", f"<{library}/")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
 
 
 def _helper_prefix(library: str) -> str:

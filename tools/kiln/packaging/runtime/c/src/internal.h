@@ -2,7 +2,7 @@
 #ifndef KILN_INTERNAL_H
 #define KILN_INTERNAL_H
 
-#include <kiln/image.h>
+#include <kiln/kiln_image.h>
 
 /* Hidden: a shared library that takes in the archive does not export it. */
 #define KILN_INTERNAL __attribute__((visibility("hidden")))

@@ -10,7 +10,8 @@
  * Several of them link together without clashes. The registry of the first one then lists whatever images the program
  * has linked, so name each further target's table to the linker, as in
  *     -lkiln_sm_80 -Wl,-u,kiln__sm_90a -lkiln_sm_90a
- * or mention it in the program. Of lib<library>.a nothing has to be named.
+ * or mention it in the program. Of lib<library>.a nothing has to be named. Take one archive alone whole
+ * (--whole-archive), for each holds the runtime.
  */
 #ifndef KILN_IMAGE_H
 #define KILN_IMAGE_H
