@@ -13,7 +13,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 
-KERNEL = '''\
+KERNEL = """\
 import triton
 import triton.language as tl
 
@@ -24,7 +24,7 @@ def scale_kernel(output_ptr, input_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     mask = offsets < n_elements
     x = tl.load(input_ptr + offsets, mask=mask)
     tl.store(output_ptr + offsets, x * 2, mask=mask)
-'''
+"""
 
 MANIFEST = """\
 version: 1

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
+
 from test_requirements import read_lock
 
 PAGE = (Path(__file__).parent.parent / "docs" / "dependencies.md").read_text(encoding="utf-8")

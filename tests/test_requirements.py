@@ -11,6 +11,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
 from test_bootstrap import bootstrap
 
 ROOT = Path(__file__).parent.parent

@@ -14,6 +14,7 @@ from typing import Any
 
 import triton
 import yaml
+
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure

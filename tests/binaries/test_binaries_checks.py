@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from binaries_images import USER_SIZES, Built, expected
+
 from kiln.binaries.checks import Finding, check_clean, check_image, check_limits, natural_offsets, require
 from kiln.binaries.facts import Facts
 from kiln.errors import ImageError

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from binaries_images import SOFTMAX, Built, assemble, cuobjdump, cuobjdump_parameters, cuobjdump_value
+
 from kiln.binaries.cubin import read_cubin
 from kiln.errors import ImageError
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from kiln.binaries.checks import Finding
 from kiln.binaries.host_object import MACHINES, HostObject, check_host_object, read_host_object
 from kiln.errors import ImageError

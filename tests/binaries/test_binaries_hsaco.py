@@ -6,6 +6,7 @@ import struct
 
 import pytest
 from binaries_images import SOFTMAX, Built
+
 from kiln.binaries.elf import open_elf
 from kiln.binaries.hsaco import MACHINES, read_hsaco
 from kiln.errors import ImageError

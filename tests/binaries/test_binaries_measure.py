@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from binaries_images import SOFTMAX, USER_SIZES, Built, compiled
+
 from kiln.binaries.facts import SCHEMA, Facts
 from kiln.binaries.measure import measure
 from kiln.errors import ImageError

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from binaries_images import USER_SIZES, Built
+
 from kiln.binaries.checks import check_clean
 from kiln.binaries.measure import measure
 from kiln.errors import ImageError

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from binaries_images import SOFTMAX, Built, assemble
+
 from kiln.binaries.cubin import read_cubin
 from kiln.binaries.ptx import read_ptx
 from kiln.errors import ImageError

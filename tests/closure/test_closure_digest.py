@@ -10,6 +10,7 @@ import pytest
 from closure_scratch import Scratch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
 from kiln.closure.digest import canonical
 from kiln.closure.module import index
 from kiln.closure.slice import cut

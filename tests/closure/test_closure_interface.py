@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from closure_scratch import HEADER, Scratch
+
 from kiln.closure.interface import Argument, Interface, bind
 from kiln.closure.slice import Closure
 from kiln.errors import KilnError, ManifestError, Position

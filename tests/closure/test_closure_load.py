@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from closure_scratch import HEADER, Scratch
+
 from kiln.closure.load import load
 from kiln.closure.slice import Closure, SlicedModule
 from kiln.errors import ClosureError

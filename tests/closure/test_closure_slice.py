@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from closure_scratch import HEADER, Scratch, kept
+
 from kiln.closure.slice import FunctionParameter, cut
 from kiln.errors import ClosureError, Position
 

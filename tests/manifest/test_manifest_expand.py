@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kiln.errors import ManifestError
 from kiln.manifest.loader import load
 from kiln.manifest.model import Manifest

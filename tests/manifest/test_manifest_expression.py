@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
 from kiln.errors import ManifestError, Position
 from kiln.manifest.expression import Expression, c_helpers, parse_expression, rust_helpers
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from kiln.errors import ManifestError
 from kiln.manifest.loader import load
 from kiln.manifest.model import Manifest

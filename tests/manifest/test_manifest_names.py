@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from kiln.errors import ManifestError, Position
 from kiln.manifest.names import (
     C_KEYWORDS,

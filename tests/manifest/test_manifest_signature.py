@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kiln.errors import ManifestError, Position
 from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.signature import Signature, parse_signature

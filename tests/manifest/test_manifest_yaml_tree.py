@@ -6,6 +6,7 @@ import time
 
 import pytest
 import yaml
+
 from kiln.errors import ManifestError
 from kiln.manifest.yaml_nodes import List, Map, Node, Scalar, other_type
 from kiln.manifest.yaml_tree import read_yaml

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from c_library import Package, build_package
+from softmax_images import make_records
+
 from kiln.packaging.record import Record
-from rust_images import make_records
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from c_library import tool
+
 from kiln.errors import PackagingError
 from kiln.packaging.archive import make_archive, read_archive
 

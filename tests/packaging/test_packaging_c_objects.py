@@ -23,6 +23,7 @@ from c_library import (
     tool,
 )
 from elftools.elf.elffile import ELFFile
+
 from kiln.errors import PackagingError
 from kiln.packaging import c_names
 from kiln.packaging.archive import read_archive

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from c_library import accepts, compile_program, run, standards
+
 from kiln.packaging import c_names, c_package
 from kiln.packaging.c_package import runtime_source
 

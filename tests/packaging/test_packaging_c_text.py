@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from c_library import accepts, compile_program, run
+
 from kiln.errors import PackagingError
 from kiln.packaging.c_text import c_comment, c_integer, c_string, field_name
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from c_library import HOST, tool
+
 from kiln.binaries.host_object import read_host_object
 from kiln.errors import PackagingError
 from kiln.packaging.objcopy import make_object

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from softmax_images import BUILT, SHAPES, expression, make_kernel, make_manifest, make_variant
+
 from kiln.binaries.facts import Parameter
 from kiln.closure.interface import Argument, Interface
 from kiln.errors import KilnError, PackagingError
@@ -21,7 +23,6 @@ from kiln.manifest.model import Image
 from kiln.packaging.record import Record
 from kiln.packaging.rust_crate import render_crate
 from kiln.packaging.rust_names import crate_files
-from rust_images import BUILT, SHAPES, expression, make_kernel, make_manifest, make_variant
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rust"
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from kiln.errors import PackagingError
 from kiln.manifest.names import RUST_KEYWORDS
 from kiln.packaging import rust_text

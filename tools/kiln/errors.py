@@ -25,7 +25,7 @@ class Position:
 class KilnError(Exception):
     """What failed, in a form that a person can act on.
 
-    `str()` gives one line `<where>: <what>` and an indented line each for expected, actual and remedy where they are set.
+    `str()` gives a line `<where>: <what>`, then an indented line each for expected, actual and remedy, where set.
     """
 
     def __init__(

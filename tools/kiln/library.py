@@ -50,7 +50,7 @@ class Library:
             find(name, loaded.target_positions[name])
         return cls(manifest=loaded, build=build, state=state)
 
-    # -- names ----------------------------------------------------------------------------------------------------------
+    # -- names
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -85,7 +85,7 @@ class Library:
         """The files that people edit, for a listing."""
         return (self.manifest.path, *dict.fromkeys(image.variant.kernel.source for image in images))
 
-    # -- compiling ------------------------------------------------------------------------------------------------------
+    # -- compiling
 
     @cached_property
     def triton(self) -> Triton:
@@ -120,7 +120,7 @@ class Library:
         return requests.compile_request(image, self.target(image), self.closure(kernel), self.interface(image))
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
-        """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part in it."""
+        """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
         return {
             **requests.components(self.request(image)),
             **self.triton.components(self.target(image), self.state.files),
@@ -151,7 +151,7 @@ class Library:
             "kiln": self._own_code(COMPILING),
         }
 
-    # -- packaging ------------------------------------------------------------------------------------------------------
+    # -- packaging
 
     @cached_property
     def host_tools(self) -> HostTools:
@@ -187,7 +187,7 @@ class Library:
     def package_inputs(self, images: Sequence[Image]) -> dict[str, str]:
         """The records of some images: their facts joined with their declarations."""
         return {
-            "facts": digest_json({image.id: self.output(f"compile:{image.id}", self.facts_path(image)) for image in images}),
+            "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
             "declarations": digest_json(
                 [plain(image) | {"interface": plain(self.interface(image))} for image in images]
             ),

@@ -36,7 +36,7 @@ class Compiled:
 
 
 def compile_kernel(request: CompileRequest) -> Compiled:
-    """The image of one request. Raises CompileError naming the stage and the kernel's line, ClosureError from loading."""
+    """The image of one request. Raises CompileError naming the stage and the kernel's line, or ClosureError."""
     target = request.target
     function = load.load(request.closure)
     backend = make_backend(GPUTarget("cuda" if target.vendor == "nvidia" else "hip", target.arch, target.warp_size))
@@ -56,7 +56,7 @@ def compile_kernel(request: CompileRequest) -> Compiled:
         module = source.make_ir(
             backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
         )
-        for stage, run in stages.items():
+        for stage, run in stages.items():  # noqa: B007  # which stage failed is asked below
             module = run(module, metadata)
     except KilnError:
         raise
@@ -75,7 +75,9 @@ def _source(function: Any, request: CompileRequest) -> ASTSource:
     folded |= {name: 1 for name, argument in arguments.items() if argument.promise == 1}
     signature = {name: "constexpr" if name in folded else arguments[name].type for name in names}
     attributes = {
-        (names.index(name),): [["tt.divisibility", 16]] for name, argument in arguments.items() if argument.promise == 16
+        (names.index(name),): [["tt.divisibility", 16]]
+        for name, argument in arguments.items()
+        if argument.promise == 16
     }
     return ASTSource(function, signature, folded, attributes)
 
@@ -133,10 +135,10 @@ def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileEr
 
 def _root(error: CompilationError) -> str:
     """The message of the last cause: Triton wraps a plain exception of the front end in one that only adds the place."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    text = ((error.error_message or "") if cause is error else f"{type(cause).__name__}: {cause}").strip()
+    text = str(error.error_message or "").strip()
+    cause = error.__cause__
+    while cause is not None:
+        text, cause = f"{type(cause).__name__}: {cause}".strip(), cause.__cause__
     # Triton hands on some exceptions as their repr.
     if found := re.fullmatch(r"(\w+)\((['\"])(.*)\2\)", text):
         text = f"{found.group(1)}: {found.group(3)}"

@@ -55,8 +55,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
     def load_tasks(self, cmd: Any, pos_args: list[str]) -> list[Task]:
         """The tasks that `pos_args` select and need, or all; user tasks of dodo.py always."""
-        rules = collect(self.namespace)
-        self.namespace = {name: value for name, value in self.namespace.items() if not hasattr(value, "kiln_rule")}
+        namespace: dict[str, Any] = self.namespace
+        rules = collect(namespace)
+        self.namespace = {name: value for name, value in namespace.items() if not hasattr(value, "kiln_rule")}
         tasks: list[Task] = super().load_tasks(cmd, pos_args)
         if not rules:
             return tasks
@@ -108,7 +109,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                 kind, _, variant = name.partition(":")
                 docs = [rule.doc for rule, _ in makers.values() if rule.kind == kind]
                 doc = f"{variant} for every target" if variant else docs[0]
-                listed.append(group_task(name, [made[member] for member in members], doc=doc, group=kind if variant else None))
+                group = kind if variant else None
+                listed.append(group_task(name, [made[member] for member in members], doc=doc, group=group))
         # A group before its members, as doit itself lists them.
         order = {name: index for index, name in enumerate([*dict.fromkeys(rule_kind(name) for name in makers)])}
         everything = [*listed, *made.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kiln.engine.step import Step
@@ -36,12 +37,12 @@ class Rule:
         """Task name -> how to make its step, in order of declaration; nothing is made yet."""
         if self.pattern.endswith("<image>"):
             for image in library.manifest.images:
-                yield f"{self.kind}:{image.id}", lambda image=image: self.function(library, image)
+                yield f"{self.kind}:{image.id}", partial(self.function, library, image)
         elif self.pattern.endswith("<target>"):
             for target in library.manifest.targets:
-                yield f"{self.kind}:{target}", lambda target=target: self.function(library, target)
+                yield f"{self.kind}:{target}", partial(self.function, library, target)
         else:
-            yield self.pattern, lambda: self.function(library)
+            yield self.pattern, partial(self.function, library)
 
 
 def rule(pattern: str) -> Callable[[Callable[..., Step]], Callable[..., Step]]:

@@ -1,9 +1,11 @@
-"""doit's run command for Kiln: overlaps steps in children of the fork server, and runs users' own tasks as doit does."""
+"""doit's run command for Kiln: steps overlap in children of the fork server, users' own tasks run as doit runs them."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from doit.cmd_run import Run as DoitRun
@@ -89,7 +91,8 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             # Nothing is wrong with this task: it keeps its record, and the exit code stays that of the failure.
             node.run_status = "failure"
             self.reporter.add_failure(node.task, base_fail)
-            self.final_result = self.final_result or FAILURE
+            result: int = self.final_result
+            self.final_result = result or FAILURE
             return
         super()._handle_task_error(node, base_fail)
 
@@ -136,30 +139,28 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                     self.control.tasks[member].task_dep = []
         library, build = loader.library, loader.build
         build.size = max(1, num_process)
-        stream = open(outfile, "w", encoding="utf-8") if isinstance(outfile, str) else outfile
         # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        try:
+        with ExitStack() as stack:
+            stream = outfile
+            if isinstance(outfile, str):
+                stream = stack.enter_context(Path(outfile).open("w", encoding="utf-8"))
             kind = self.reporters[reporter] if isinstance(reporter, str) else reporter
             chosen = kind(stream, {"failure_verbosity": failure_verbosity}) if isinstance(kind, type) else kind
-            private = library.build / PRIVATE_FOLDER
-            with build_lock(private / "lock", waiting=_warn), build:
+            runner = StepRunner(build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
+            try:
+                stack.enter_context(build_lock(library.build / PRIVATE_FOLDER / "lock", waiting=_warn))
+                stack.enter_context(build)
                 build.sweep(loader.known)
-                runner = StepRunner(
-                    build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity)
-                )
                 code: int = runner.run_all(self.control.task_dispatcher())
                 build.state.commit_files()
                 build.state.close()
+            except KilnError as error:
+                _warn(str(error))
+                code = 2
             for warning in build.state.warnings:
                 _warn(warning)
             return code
-        except KilnError as error:
-            sys.stderr.write(f"ERROR: {error}\n")
-            return 2
-        finally:
-            if isinstance(outfile, str):
-                stream.close()
 
 
 def _warn(text: str) -> None:

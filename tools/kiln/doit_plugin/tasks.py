@@ -56,7 +56,7 @@ class StepTask(Task):  # type: ignore[misc]  # doit has no types
         )
 
     def run_alone(self) -> bool:
-        """Run the step and wait for it: what doit's own runner does with this task. Kiln's run command overlaps steps."""
+        """Run the step and wait for it, for doit's own runner; Kiln's run command overlaps steps instead."""
         self.build.start(self.name, self.step)
         finished = self.build.finish()
         if finished.error is not None:

@@ -1,12 +1,14 @@
 """The fork server: a process that imports what children need once, then forks a child for every job.
 
 It runs as a program of its own, started by `pool`, and talks over one socket. It dies with its parent, and takes the
-children along: they never outlive the build, even when that is killed.
+children along with all that they started: nothing outlives the build, even when it or the server is killed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
+import io
 import os
 import pickle
 import resource
@@ -18,12 +20,13 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from kiln.engine.step import Call
-from kiln.errors import KilnError
+from kiln.errors import KilnError, no_space, os_failure
 
 _HEADER = struct.Struct("<Q")
 LOG_VARIABLE = "KILN_LOG"
@@ -32,11 +35,18 @@ LOG_VARIABLE = "KILN_LOG"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A call, and the folder that it works in: `out` becomes the step's outputs, `tmp` and `home` are private."""
+    """A call, as the server takes it, and the folder that it works in; see `step.Call`."""
 
     name: str
-    call: Call
+    function: str
+    arguments: bytes
+    """pickled: only the child reads them, so that what is wrong with them is that job's own failure"""
+    preload: tuple[str, ...]
+    environment: Mapping[str, str]
+    seconds: float
+    memory: int
     folder: Path
+    """`out` in it becomes the step's outputs, `tmp` and `home` are private to the child, `log` is what it printed"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +64,14 @@ class Ended:
     peak_memory: int
 
 
-def send(connection: socket.socket, message: Any) -> None:
-    """Write one pickled message, length first."""
+def pack(message: Any) -> bytes:
+    """One message as `receive` reads it: pickled, length first."""
     data = pickle.dumps(message)
-    connection.sendall(_HEADER.pack(len(data)) + data)
+    return _HEADER.pack(len(data)) + data
 
 
 def receive(connection: socket.socket) -> Any | None:
-    """Read one message that `send` wrote; None at the end of the stream."""
+    """Read one message that `pack` made; None at the end of the stream."""
     header = _read(connection, _HEADER.size)
     data = header and _read(connection, _HEADER.unpack(header)[0])
     return pickle.loads(data) if data else None
@@ -85,107 +95,176 @@ def _read(connection: socket.socket, size: int) -> bytes | None:
 class _Child:
     job: Job
     started: float
+    result: int
+    """file descriptor, in memory, that the child writes its result to: a full disk cannot lose the reason"""
+    alive: int
+    """the write end of the pipe whose end tells the child's process group that the server died"""
     timed_out: bool = False
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.job.seconds
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork a child for each Job that arrives, and answer with an Ended for each child that ends."""
+    """Fork a child for each Job that arrives, and answer with an Ended for each child that ends.
+
+    Answers wait in `outbox` until the parent takes them: were the server to block on one while the parent blocks on a
+    large job, both would wait for ever.
+    """
     wake, wake_writer = os.pipe()
-    os.set_blocking(wake_writer, False)
+    for end in (wake, wake_writer):
+        os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake_writer)
+    signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     children: dict[int, _Child] = {}
-    while True:
-        deadline = min((child.started + child.job.call.seconds for child in children.values()), default=None)
-        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([connection, wake], [], [], timeout)
-        if wake in ready:
-            os.read(wake, 4096)
-        if connection in ready:
-            job = receive(connection)
-            if job is None:
-                for pid in children:
-                    _kill(pid)
-                return
-            failure = _preload(job)
-            if failure is not None:
-                send(connection, failure)
-            else:
-                started = time.monotonic()
-                pid = os.fork()
-                if pid == 0:
-                    connection.close()
-                    _run(job)
-                children[pid] = _Child(job=job, started=started)
-        now = time.monotonic()
-        for pid, child in children.items():
-            if now >= child.started + child.job.call.seconds and not child.timed_out:
-                child.timed_out = True
-                _kill(pid)
-        for pid in list(children):
-            found, status, usage = os.wait4(pid, os.WNOHANG)
-            if found:
-                # What the child itself started may still run: its process group ends with it.
-                _kill(pid)
-                child = children.pop(pid)
-                send(connection, _ended(child, status, time.monotonic() - child.started, usage.ru_maxrss * 1024))
-
-
-def _kill(pid: int) -> None:
+    outbox = bytearray()
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        # The child has not made its group yet, or nothing of it is left.
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        while True:
+            deadline = min((child.deadline for child in children.values() if not child.timed_out), default=None)
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready, writable, _ = select.select([connection, wake], [connection] if outbox else [], [], timeout)
+            if wake in ready:
+                os.read(wake, 4096)
+            if connection in ready:
+                job = receive(connection)
+                if job is None:
+                    return
+                failure = _preload(job) or _start(job, children, connection)
+                if failure is not None:
+                    outbox += pack(failure)
+            for pid, child in children.items():
+                if time.monotonic() >= child.deadline and not child.timed_out:
+                    child.timed_out = True
+                    _kill(pid)
+            for ended in _reap(children):
+                outbox += pack(ended)
+            if writable:
+                del outbox[: connection.send(outbox)]
+    except (BrokenPipeError, ConnectionResetError):
+        # The parent died.
+        return
+    finally:
+        for pid in children:
+            _kill(pid)
+        for pid in children:
+            # The parent removes the children's folders next: nothing may still be writing there.
+            os.waitpid(pid, 0)
 
 
 def _preload(job: Job) -> Ended | None:
-    for module in (job.call.function.partition(":")[0], *job.call.preload):
+    for module in (job.function.partition(":")[0], *job.preload):
         if module in sys.modules:
             continue
         try:
             importlib.import_module(module)
         except BaseException as error:
             sys.modules.pop(module, None)
-            return Ended(
-                name=job.name,
-                error=error if isinstance(error, KilnError) else KilnError(f"{module} cannot be imported: {error}"),
-                trace=None if isinstance(error, KilnError) else traceback.format_exc(),
-                output="",
-                seconds=0.0,
-                peak_memory=0,
-            )
+            if isinstance(error, KilnError):
+                return _not_started(job, _portable(error), None)
+            return _not_started(job, KilnError(f"{module} cannot be imported: {error}"), traceback.format_exc())
     return None
 
 
-def _ended(child: _Child, status: int, seconds: float, peak_memory: int) -> Ended:
-    call, folder = child.job.call, child.job.folder
-    output = _read_log(folder / "log")
+def _not_started(job: Job, error: KilnError, trace: str | None) -> Ended:
+    return Ended(name=job.name, error=error, trace=trace, output="", seconds=0.0, peak_memory=0)
+
+
+def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> Ended | None:
+    """Fork the child. What the system refuses is the job's failure, not the server's."""
+    opened: list[int] = []
+    try:
+        opened += os.pipe()
+        opened.append(os.memfd_create("result"))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        server, started = os.getpid(), time.monotonic()
+        pid = os.fork()
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        return _not_started(job, os_failure("no process can be started for it", error, job.folder), None)
+    alive_reader, alive, result = opened
+    if pid == 0:
+        connection.close()
+        for descriptor in (alive, *(child.alive for child in children.values())):
+            os.close(descriptor)
+        _run(job, result, alive_reader, server)
+    os.close(alive_reader)
+    # Here as well as in the child: whichever comes first, the group is there before anybody kills it.
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    children[pid] = _Child(job=job, started=started, result=result, alive=alive)
+    return None
+
+
+def _kill(pid: int) -> None:
+    """Kill a child that was not waited for yet, and all that it started: its process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _reap(children: dict[int, _Child]) -> list[Ended]:
+    ended = []
+    for pid in list(children):
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            continue
+        # What the child started may still run. Its group is killed before it is waited for: as long as it is not,
+        # nobody else can have got its number.
+        _kill(pid)
+        _, status, usage = os.wait4(pid, 0)
+        child = children.pop(pid)
+        seconds = time.monotonic() - child.started
+        with open(child.result, "rb") as result:
+            result.seek(0)
+            ended.append(_ended(child, status, result.read(), seconds, usage.ru_maxrss * 1024))
+        os.close(child.alive)
+    return ended
+
+
+_OUT_OF_MEMORY = ("bad_alloc", "out of memory", "Cannot allocate memory")
+"""what compilers print before they abort for want of memory"""
+
+
+def _ended(child: _Child, status: int, result: bytes, seconds: float, peak_memory: int) -> Ended:
+    job = child.job
+    output = _read_log(job.folder / "log")
     error: KilnError | None = None
     trace: str | None = None
     if child.timed_out:
         error = KilnError(
-            f"stopped: it ran past its time limit of {call.seconds:.0f} s",
-            remedy="see what it printed below; if it only needs longer, it is too large for this limit",
+            f"stopped: it ran past its time limit of {job.seconds:g} s",
+            remedy="see what it printed; if it only needs longer, it is too large for this limit",
         )
     elif os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
-        error = KilnError(
-            f"its process was killed by signal {number} ({name})",
-            remedy="a SIGKILL that nobody sent is the kernel running out of memory: build with a smaller -n"
-            if number == signal.SIGKILL
-            else "the compiler crashed on this input; what it printed stands below",
-        )
+        error = _killed(job, os.WTERMSIG(status), output)
+    elif status == 0 and result:
+        error, trace = pickle.loads(result)
     else:
-        try:
-            error, trace = pickle.loads((folder / "result").read_bytes())
-        except Exception:
-            error = KilnError(f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result")
-    return Ended(name=child.job.name, error=error, trace=trace, output=output, seconds=seconds, peak_memory=peak_memory)
+        error = KilnError(
+            f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result",
+            remedy="something in it ended the process; see what it printed",
+        )
+    return Ended(name=job.name, error=error, trace=trace, output=output, seconds=seconds, peak_memory=peak_memory)
+
+
+def _killed(job: Job, number: int, output: str) -> KilnError:
+    if number in (signal.SIGABRT, signal.SIGSEGV) and any(text in output[-10_000:] for text in _OUT_OF_MEMORY):
+        return _out_of_memory(job)
+    name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    return KilnError(
+        f"its process was killed by signal {number} ({name})",
+        remedy="a SIGKILL that nobody sent is the kernel running out of memory: build with a smaller -n"
+        if number == signal.SIGKILL
+        else "the compiler crashed on this input; see what it printed",
+    )
+
+
+def _out_of_memory(job: Job) -> KilnError:
+    return KilnError(
+        f"out of memory: its limit is {job.memory >> 20} MiB",
+        remedy="give it less to do at once, such as a smaller block, or its step a higher limit",
+    )
 
 
 _LOG_LIMIT = 1 << 20
@@ -207,34 +286,65 @@ def _read_log(path: Path) -> str:
         return ""
 
 
-def _run(job: Job) -> None:
-    """The child: never returns."""
+def _run(job: Job, result: int, alive: int, server: int) -> NoReturn:
+    """The child, from its fork to its end."""
     code = 1
     try:
-        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _isolate(job)
-        result: tuple[KilnError | None, str | None]
-        try:
-            module, _, name = job.call.function.partition(":")
-            function = getattr(importlib.import_module(module), name)
-            function(**job.call.arguments, staging=job.folder / "out")
-            result = (None, None)
-        except KilnError as error:
-            result = (error, None)
-        except MemoryError:
-            result = (KilnError(f"out of memory: its limit is {job.call.memory >> 20} MiB"), traceback.format_exc())
-        except BaseException as error:
-            result = (KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc())
-        sys.stdout.flush()
-        sys.stderr.flush()
-        (job.folder / "result").write_bytes(pickle.dumps(result))
+        os.setpgid(0, 0)
+        _die_with(server, alive)
+        data = pickle.dumps(_call(job))
+        while data:
+            data = data[os.write(result, data) :]
         code = 0
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(code)
+
+
+def _die_with(server: int, alive: int) -> None:
+    """Have the kernel kill this process group when the server dies, however it dies.
+
+    The server's end of a pipe closes then, which signals the group that owns the other end (fcntl(2): O_ASYNC, F_SETOWN
+    with a process group, F_SETSIG). It reaches the compilers that this process runs, and needs nothing from either: both
+    may be deep in code that looks at no signal.
+    """
+    fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | fcntl.FASYNC)
+    if os.getppid() != server:
+        os._exit(1)
+
+
+def _call(job: Job) -> tuple[KilnError | None, str | None]:
+    """Call the job's function: (None, None) or its error, with the traceback of one that was not made for people."""
+    try:
+        _isolate(job)
+        module, _, name = job.function.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except KilnError as error:
+        return _portable(error), None
+    except MemoryError:
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        return _out_of_memory(job), traceback.format_exc()
+    except BaseException as error:
+        if isinstance(error, OSError) and no_space(error):
+            return os_failure("a step cannot write its files", error, job.folder), None
+        return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc()
+    return None, None
+
+
+def _portable(error: KilnError) -> KilnError:
+    """The error, as a kind that the parent knows: it has not imported what the child has."""
+    if type(error).__module__ == KilnError.__module__:
+        return error
+    return KilnError(error.what, where=error.where, expected=error.expected, actual=error.actual, remedy=error.remedy)
 
 
 def _isolate(job: Job) -> None:
@@ -246,15 +356,19 @@ def _isolate(job: Job) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+    # A tool's lines stand between the lines that this process prints before and after it.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
     private = {"TMPDIR": str(folder / "tmp"), "HOME": str(folder / "home"), LOG_VARIABLE: str(folder / "log")}
-    os.environ.update({**private, **job.call.environment})
+    os.environ.update({**private, **job.environment})
     # The parent may have asked for its own temporary folder already, and Python remembers it.
     tempfile.tempdir = str(folder / "tmp")
     os.chdir(folder / "tmp")
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = job.call.memory if hard == resource.RLIM_INFINITY else min(job.call.memory, hard)
+    limit = job.memory if hard == resource.RLIM_INFINITY else min(job.memory, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 

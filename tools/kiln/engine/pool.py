@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import pickle
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from kiln.engine.forkserver import Ended, Job, receive, send
+from kiln.engine.forkserver import Ended, Job, pack, receive
 from kiln.engine.publish import make_folder
 from kiln.engine.step import Call
-from kiln.errors import KilnError
+from kiln.errors import KilnError, os_failure
 
 ENVIRONMENT = ("PATH",)
 """What a child may know of the user's environment. Compilers read dozens of variables (TRITON_*, PTXAS_OPTIONS,
 NVCC_APPEND_FLAGS, LD_PRELOAD): none of them may reach an image."""
 
+_CLOSING = 10.0
+"""seconds that the server has to end its children, before it is killed itself"""
+
 
 class Pool:
     """Runs up to `size` jobs at once. Nothing is started before the first job.
 
-    `temp` is a folder of the build's own file system; each job gets a folder below it, which `release` removes.
+    `temp`, a folder below `root`, is on the build's own file system; each job gets a folder in it, which `release`
+    removes.
     """
 
     def __init__(self, *, size: int, root: Path, temp: Path) -> None:
         self.size = size
         self._root = root
         self._temp = temp
-        self._numbers = itertools.count(1)
-        self._jobs: dict[str, Job] = {}
+        self._folders: dict[str, Path] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
 
@@ -47,7 +53,7 @@ class Pool:
     @property
     def running(self) -> int:
         """How many jobs have not ended yet."""
-        return len(self._jobs)
+        return len(self._folders)
 
     @property
     def free(self) -> bool:
@@ -55,32 +61,56 @@ class Pool:
         return self.running < self.size
 
     def start(self, name: str, call: Call) -> None:
-        """Start a job; `wait` returns it when it ends. `name` must be unique among those that run."""
+        """Start a job; `wait` returns it when it ends. `name` must be unique among those that run.
+
+        Raises KilnError when it cannot be started; nothing is left of it then.
+        """
+        try:
+            arguments = pickle.dumps(dict(call.arguments))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise KilnError(
+                f"an argument of {call.function} cannot be sent to a child process: {error}",
+                expected="data: numbers, texts, paths, lists, mappings, and dataclasses of modules",
+            ) from error
         make_folder(self._root, self._temp)
-        folder = self._temp / f"{os.getpid()}-{next(self._numbers)}"
-        folder.mkdir()
-        job = Job(name=name, call=call, folder=folder)
-        self._jobs[name] = job
-        send(self._connect(), job)
+        try:
+            folder = Path(tempfile.mkdtemp(dir=self._temp))
+        except OSError as error:
+            raise os_failure("a step's temporary folder cannot be made", error, self._temp) from error
+        self._folders[name] = folder
+        job = Job(
+            name=name,
+            function=call.function,
+            arguments=arguments,
+            preload=call.preload,
+            environment=dict(call.environment),
+            seconds=call.seconds,
+            memory=call.memory,
+            folder=folder,
+        )
+        try:
+            self._connect().sendall(pack(job))
+        except OSError as error:
+            self.release(name)
+            raise self._lost() from error
 
     def staging(self, name: str) -> Path:
         """Where a running or ended job's outputs are, until `release`."""
-        return self._jobs[name].folder / "out"
+        return self._folders[name] / "out"
 
     def wait(self) -> Ended:
-        """The next job that ends. Raises KilnError when the fork server itself is gone."""
+        """The next job that ends; there must be one. Raises KilnError when the fork server itself is gone."""
+        if not self._folders:
+            raise RuntimeError("no job is running")
         ended = receive(self._connect())
         if ended is None:
-            raise KilnError(
-                "the process that runs the compilers died",
-                remedy="run again: finished work is kept. If it happens again, the machine may be short of memory: use a smaller -n",
-            )
+            raise self._lost()
         assert isinstance(ended, Ended)
         return ended
 
     def release(self, name: str) -> None:
         """Remove an ended job's folder."""
-        shutil.rmtree(self._jobs.pop(name).folder, ignore_errors=True)
+        shutil.rmtree(self._folders.pop(name), ignore_errors=True)
 
     def close(self) -> None:
         """End what still runs, and remove every job's folder."""
@@ -88,21 +118,48 @@ class Pool:
             self._connection.close()
             self._connection = None
         if self._server is not None:
-            self._server.wait()
+            try:
+                self._server.wait(_CLOSING)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
             self._server = None
-        for name in list(self._jobs):
+        for name in list(self._folders):
             self.release(name)
+        with suppress(OSError):
+            self._temp.rmdir()
+
+    def _lost(self) -> KilnError:
+        """The error for a server that died."""
+        how = None
+        if self._server is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._server.wait(_CLOSING)
+                how = (
+                    f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+                )
+        return KilnError(
+            "the process that runs the compilers died",
+            actual=how,
+            remedy="run again: finished work is kept. If it happens again, the machine may be short of memory: use a smaller -n",
+        )
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
             ours, theirs = socket.socketpair()
             package = Path(__file__).parents[2]
-            # -E and -s: nothing of the user's Python set-up reaches a child; kiln's own folder is named instead.
-            program = f"import sys; sys.path.append({str(package)!r}); from kiln.engine.forkserver import main; main()"
+            # The environment is made here from nothing, and -s and -P leave out the user's own packages and the current
+            # folder. kiln is imported from where this module is, whatever else is installed, and finds its own modules.
+            program = (
+                f"import sys; sys.path.insert(0, {str(package)!r}); import kiln; del sys.path[0]; "
+                "from kiln.engine.forkserver import main; main()"
+            )
             environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
             self._server = subprocess.Popen(
-                [sys.executable, "-E", "-s", "-c", program],
+                [sys.executable, "-s", "-P", "-c", program],
                 stdin=theirs,
+                # What modules print when they are imported is nobody's result.
+                stdout=subprocess.DEVNULL,
                 env={**environment, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
                 # A session of its own: Ctrl-C on the terminal must not reach it, or it would die before its parent.
                 start_new_session=True,

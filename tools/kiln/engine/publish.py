@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kiln.digests import FileDigests, digest_file
-from kiln.engine.state import Output
+from kiln.engine.state import Output, is_below
 from kiln.errors import KilnError, StateError, os_failure
 
 
@@ -175,12 +175,6 @@ def remove(root: Path, names: Iterable[str]) -> list[Path]:
             except OSError:
                 break
     return removed
-
-
-def is_below(name: str) -> bool:
-    """Whether a relative path can only name something below the folder that it is relative to."""
-    path = Path(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _holds(target: Path, source: Path, digest: str) -> bool:

@@ -2,29 +2,49 @@
 
 A build that is killed loses only what was in flight. A file that cannot be read is set aside with a warning: that costs
 a rebuild, never an abort. Reading never writes, so listings are safe on any state.
+
+The file keeps SQLite's rollback journal, which lies beside it only while a commit lasts. With a write-ahead log readers
+would have to make files of their own; a commit here takes 0.1 ms, and what it costs to run a step is many times that.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kiln.digests import FileDigests, FileState, digest_json
-from kiln.errors import StateError
+from kiln.errors import StateError, os_failure
 
-SCHEMA = 1
+SCHEMA = 2
 """Stored as SQLite's user_version; a file of another schema is set aside like an unreadable one."""
 
 _TABLES = """
 CREATE TABLE steps (name TEXT PRIMARY KEY, digest TEXT NOT NULL, row TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE files (path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, sha256 TEXT) WITHOUT ROWID;
+CREATE TABLE files (
+    path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, ctime_ns INTEGER, sha256 TEXT
+) WITHOUT ROWID;
 CREATE TABLE doit (task TEXT, key TEXT, value TEXT, PRIMARY KEY (task, key)) WITHOUT ROWID;
 """
+_PUT_STEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?)"
+_PUT_FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)"
+_PUT_TASK = "INSERT OR REPLACE INTO doit VALUES (?, ?, ?)"
+
+_Tables = tuple["dict[str, Row]", dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
+"""steps by name, files by path, doit's values by task and key"""
+
+
+def is_below(name: str) -> bool:
+    """Whether a relative path can only name something below the folder that it is relative to."""
+    path = Path(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +80,27 @@ class Row:
 
     @classmethod
     def from_json(cls, text: str) -> Row:
+        """Raises ValueError or TypeError for what `to_json` cannot have written: the file may be damaged anywhere."""
         components, outputs, seconds, peak_memory, valid = json.loads(text)
-        return cls(
+        row = cls(
             components=components,
-            outputs=tuple(Output(path=path, size=size, mtime_ns=mtime, sha256=sha) for path, size, mtime, sha in outputs),
+            outputs=tuple(
+                Output(path=path, size=size, mtime_ns=mtime, sha256=sha) for path, size, mtime, sha in outputs
+            ),
             seconds=seconds,
             peak_memory=peak_memory,
             valid=valid,
         )
+        if not (
+            isinstance(components, dict)
+            and all(isinstance(value, str) for value in components.values())
+            and all(isinstance(output.path, str) and is_below(output.path) for output in row.outputs)
+            and isinstance(seconds, int | float)
+            and isinstance(peak_memory, int)
+            and isinstance(valid, bool)
+        ):
+            raise ValueError("a row is damaged")
+        return row
 
 
 class State:
@@ -82,28 +115,14 @@ class State:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _tables(self) -> tuple[dict[str, Row], dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]:
+    def _tables(self) -> _Tables:
         """Everything, read once: 30,000 rows take some 70 ms, a query a row far longer."""
-        if not self.path.exists():
-            return {}, {}, {}
+        self._found = self._stat()
         try:
-            connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
-            try:
-                found = connection.execute("PRAGMA user_version").fetchone()[0]
-                if found != SCHEMA:
-                    raise sqlite3.DatabaseError(f"it has schema {found}, and this Kiln reads schema {SCHEMA}")
-                steps = {name: Row.from_json(row) for name, row in connection.execute("SELECT name, row FROM steps")}
-                files = {
-                    path: ((size, mtime, inode), sha)
-                    for path, size, mtime, inode, sha in connection.execute("SELECT * FROM files")
-                }
-                tasks: dict[str, dict[str, Any]] = {}
-                for task, key, value in connection.execute("SELECT task, key, value FROM doit"):
-                    tasks.setdefault(task, {})[key] = json.loads(value)
-                return steps, files, tasks
-            finally:
-                connection.close()
-        except (sqlite3.Error, ValueError, TypeError) as error:
+            if self.path.is_symlink():
+                raise ValueError("it is a symbolic link, and Kiln follows none inside the build folder")
+            return _read(self.path) if self.path.exists() else ({}, {}, {})
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             self._unreadable = True
             self.warnings.append(
                 f"{self.path}: the record of earlier builds cannot be read ({error}); "
@@ -111,11 +130,32 @@ class State:
             )
             return {}, {}, {}
 
+    def refresh(self) -> None:
+        """Forget what was read, if another process has written since. To be asked before anything is written."""
+        if "_tables" in self.__dict__ and self._found != self._stat():
+            learned = self.files.learned
+            self.warnings.clear()
+            self._unreadable = False
+            del self._tables, self.files
+            self.files.learned.update(learned)
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.lstat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns, found.st_ino
+
+    _found: tuple[int, int, int] | None = None
     _unreadable = False
 
     @property
     def _aside(self) -> Path:
         return self.path.with_name(self.path.name + ".unreadable")
+
+    @property
+    def _journal(self) -> Path:
+        return self.path.with_name(self.path.name + "-journal")
 
     @property
     def rows(self) -> Mapping[str, Row]:
@@ -137,84 +177,158 @@ class State:
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:
             _ = self._tables
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                if self._unreadable:
-                    self.path.replace(self._aside)
-                    for suffix in ("-wal", "-shm"):
-                        self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-                new = not self.path.exists()
-                connection = sqlite3.connect(self.path, isolation_level=None)
-                # WAL with NORMAL: a commit costs microseconds, and a crash of the process loses nothing.
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
-                if new:
-                    connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
-            except (sqlite3.Error, OSError) as error:
-                raise self._failure(error) from error
-            self._writer = connection
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._unreadable:
+                # The journal goes first, or SQLite would roll it back into the file that takes this one's place.
+                self._journal.unlink(missing_ok=True)
+                self.path.replace(self._aside)
+                self._unreadable = False
+            if not self.path.exists():
+                self._create()
+            self._writer = _open(self.path)
         return self._writer
 
-    def _failure(self, error: Exception) -> StateError:
-        return StateError(
-            f"the record of this build cannot be written: {error}",
-            where=str(self.path),
-            remedy="make room on the disk, or make the build folder writable, and run again; finished work is kept",
-        )
+    def _create(self) -> None:
+        """Make the file with all that is known; killed on the way, it leaves none."""
+        new = self.path.with_name(self.path.name + ".new")
+        for path in (new, self._journal):
+            path.unlink(missing_ok=True)
+        steps, files, tasks = self._tables
+        with closing(_open(new)) as connection:
+            connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA};")
+            connection.executemany(_PUT_STEP, [(name, row.digest, row.to_json()) for name, row in steps.items()])
+            connection.executemany(_PUT_FILE, [(path, *state, sha) for path, (state, sha) in files.items()])
+            connection.executemany(
+                _PUT_TASK,
+                [(task, key, json.dumps(value)) for task, values in tasks.items() for key, value in values.items()],
+            )
+            connection.execute("COMMIT")
+        new.replace(self.path)
 
     def _write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
-        connection = self._connection()
         try:
-            connection.execute("BEGIN")
-            connection.executemany(statement, rows)
-            connection.execute("COMMIT")
+            try:
+                _commit(self._connection(), statement, rows)
+            except sqlite3.DatabaseError as error:
+                if _code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                # Damaged in a place that reading did not touch: what was read is written anew.
+                self.close()
+                self._unreadable = True
+                self.warnings.append(
+                    f"{self.path} was damaged ({error}); it is set aside as {self._aside.name} and made anew"
+                )
+                _commit(self._connection(), statement, rows)
+        except OSError as error:
+            raise os_failure("the record of this build cannot be written", error, self.path) from error
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise self._failure(error) from error
+            full = _code(error) == sqlite3.SQLITE_FULL
+            raise StateError(
+                f"{'no space left on the disk: ' if full else ''}the record of this build cannot be written: {error}",
+                where=str(self.path),
+                remedy="make room there and run again; finished work is kept"
+                if full
+                else "make the build folder writable, or remove it if another user made it, and run again",
+            ) from error
 
     def record(self, name: str, row: Row) -> None:
-        """Commit a step's row. It is on disk when this returns."""
+        """Commit a step's row: once this returns, killing the process does not lose it. Raises StateError."""
+        self._write(_PUT_STEP, [(name, row.digest, row.to_json())])
         self._tables[0][name] = row
-        self._write("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", [(name, row.digest, row.to_json())])
 
     def invalidate(self, name: str) -> None:
         """Make a step stale, and keep hold of the files that it published."""
-        if name in self.rows:
-            row = self.rows[name]
-            self.record(
-                name,
-                Row(components=row.components, outputs=row.outputs, seconds=row.seconds, peak_memory=row.peak_memory, valid=False),
-            )
+        if name in self.rows and self.rows[name].valid:
+            self.record(name, replace(self.rows[name], valid=False))
 
     def drop(self, name: str) -> None:
         """Forget a step that no longer exists."""
-        if self._tables[0].pop(name, None) is not None:
+        if name in self.rows:
             self._write("DELETE FROM steps WHERE name = ?", [(name,)])
+            del self._tables[0][name]
 
     def commit_files(self) -> None:
         """Keep the digests of files that were read since the state was opened."""
         learned = self.files.learned
         if learned:
-            self._write(
-                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)",
-                [(path, *state, sha) for path, (state, sha) in learned.items()],
-            )
+            # A path that is no UTF-8 cannot be kept as text: such a file is read again in every build.
+            kept = {path: entry for path, entry in learned.items() if path.isascii() or _is_text(path)}
+            self._write(_PUT_FILE, [(path, *state, sha) for path, (state, sha) in kept.items()])
             self._tables[1].update(learned)
             learned.clear()
 
     def set_task(self, task: str, key: str, value: Any) -> None:
         """Keep one of doit's own values."""
+        self._write(_PUT_TASK, [(task, key, json.dumps(value))])
         self._tables[2].setdefault(task, {})[key] = value
-        self._write("INSERT OR REPLACE INTO doit VALUES (?, ?, ?)", [(task, key, json.dumps(value))])
 
     def drop_task(self, task: str) -> None:
         """Forget doit's own values of a task."""
-        if self._tables[2].pop(task, None) is not None:
+        if task in self.tasks:
             self._write("DELETE FROM doit WHERE task = ?", [(task,)])
+            del self._tables[2][task]
 
     def close(self) -> None:
         """Close the file; the state can still be read."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _is_text(path: str) -> bool:
+    return path.encode("utf-8", "ignore").decode() == path
+
+
+def _read(path: Path) -> _Tables:
+    """Read a state file that exists. Raises sqlite3.Error, ValueError or TypeError when it is damaged."""
+    try:
+        return _read_tables(path, "ro")
+    except sqlite3.OperationalError:
+        journal = path.with_name(path.name + "-journal")
+        if not journal.exists():
+            raise
+        # A build was killed in a commit. To undo that is to write, so it is done in a copy; the next build does it here.
+        with tempfile.TemporaryDirectory() as folder:
+            for file in (journal, path):
+                shutil.copyfile(file, Path(folder, file.name))
+            return _read_tables(Path(folder, path.name), "rw")
+
+
+def _read_tables(path: Path, mode: str) -> _Tables:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)) as connection:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found != SCHEMA:
+            raise ValueError(f"it has schema {found}, and this Kiln reads schema {SCHEMA}")
+        steps = {name: Row.from_json(row) for name, row in connection.execute("SELECT name, row FROM steps")}
+        files: dict[str, tuple[FileState, str]] = {
+            path: ((size, mtime, inode, ctime), sha)
+            for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")
+        }
+        tasks: dict[str, dict[str, Any]] = {}
+        for task, key, value in connection.execute("SELECT task, key, value FROM doit"):
+            tasks.setdefault(task, {})[key] = json.loads(value)
+        return steps, files, tasks
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    # A commit that the system has taken outlives the process. Against a loss of power it would take a flush to the
+    # disk for each step and each output; what is torn then is found when it is read, and costs a rebuild.
+    connection.execute("PRAGMA synchronous=OFF")
+    return connection
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 for an error that is Python's own."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _commit(connection: sqlite3.Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.executemany(statement, rows)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -10,6 +10,7 @@ from kiln.digests import FileDigests
 from kiln.engine.publish import intact
 from kiln.engine.state import Row
 from kiln.engine.step import Step
+from kiln.errors import os_failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +26,14 @@ class Status:
 
 
 def check(step: Step, row: Row | None, root: Path, files: FileDigests) -> Status:
-    """Compare a step with what was recorded of its last good run below `root`. A time stamp alone never makes it stale."""
-    components = dict(step.inputs())
+    """Compare a step with what was recorded of its last good run below `root`. A time stamp alone never makes it stale.
+
+    Raises KilnError when an input cannot be had.
+    """
+    try:
+        components = dict(step.inputs())
+    except OSError as error:
+        raise os_failure("an input cannot be read", error, root) from error
     if row is None:
         return Status(components=components, reasons=("it was never built here",))
     if not row.valid:

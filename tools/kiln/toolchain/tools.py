@@ -36,7 +36,8 @@ class Triton:
     def components(self, target: Target, files: FileDigests) -> dict[str, str]:
         """Digests of all that can change an image for `target`, by the name of the part."""
         backend = self.folder / "backends" / ("nvidia" if target.vendor == "nvidia" else "amd")
-        parts = {"triton": files.of_all(self._core), f"triton {target.vendor}": files.of_all(_sources(backend, self.folder))}
+        own = files.of_all(_sources(backend, self.folder))
+        parts = {"triton": files.of_all(self._core), f"triton {target.vendor}": own}
         for part, path in self._parts(target).items():
             parts[part] = files.of(path)
         return parts
