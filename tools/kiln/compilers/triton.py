@@ -134,7 +134,7 @@ def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileEr
 
 
 def _root(error: CompilationError) -> str:
-    """The message of the last cause: Triton wraps a plain exception of the front end in one that only adds the place."""
+    """The message of the last cause: Triton wraps a plain exception of its front end in one that adds the place."""
     text = str(error.error_message or "").strip()
     cause = error.__cause__
     while cause is not None:

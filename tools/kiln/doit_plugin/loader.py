@@ -33,6 +33,8 @@ _EXPANDING = ("clean", "forget", "ignore", "reset-dep")
 class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """The doit loader `kiln`."""
 
+    namespace: dict[str, Any]
+
     def __init__(self) -> None:
         super().__init__()
         self.build: Build | None = None

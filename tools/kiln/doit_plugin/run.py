@@ -34,6 +34,8 @@ class StepFailed(TaskFailed):  # type: ignore[misc]  # doit has no types
 class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
     """Keeps the pool full: takes ready tasks from doit's dispatcher, and gives back those that ended."""
 
+    final_result: int
+
     def __init__(self, build: Build, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._build = build
@@ -91,8 +93,7 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             # Nothing is wrong with this task: it keeps its record, and the exit code stays that of the failure.
             node.run_status = "failure"
             self.reporter.add_failure(node.task, base_fail)
-            result: int = self.final_result
-            self.final_result = result or FAILURE
+            self.final_result = self.final_result or FAILURE
             return
         super()._handle_task_error(node, base_fail)
 

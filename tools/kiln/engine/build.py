@@ -1,4 +1,4 @@
-"""A build: asks which steps are stale, runs those in the pool, publishes what they make, and records each as it ends."""
+"""A build: asks which steps are stale, runs those in the pool, publishes what they make, records each as it ends."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def serve(connection: socket.socket) -> None:
             for ended in _reap(children):
                 outbox += pack(ended)
             if writable:
-                del outbox[: connection.send(outbox)]
+                del outbox[: connection.send(outbox, socket.MSG_DONTWAIT)]
     except (BrokenPipeError, ConnectionResetError):
         # The parent died.
         return
@@ -215,7 +215,7 @@ def _reap(children: dict[int, _Child]) -> list[Ended]:
         _, status, usage = os.wait4(pid, 0)
         child = children.pop(pid)
         seconds = time.monotonic() - child.started
-        with open(child.result, "rb") as result:
+        with os.fdopen(child.result, "rb") as result:
             result.seek(0)
             ended.append(_ended(child, status, result.read(), seconds, usage.ru_maxrss * 1024))
         os.close(child.alive)
@@ -308,8 +308,8 @@ def _die_with(server: int, alive: int) -> None:
     """Have the kernel kill this process group when the server dies, however it dies.
 
     The server's end of a pipe closes then, which signals the group that owns the other end (fcntl(2): O_ASYNC, F_SETOWN
-    with a process group, F_SETSIG). It reaches the compilers that this process runs, and needs nothing from either: both
-    may be deep in code that looks at no signal.
+    with a process group, F_SETSIG). That reaches the compilers that this process runs, and needs nothing of them or of
+    this process, which may be deep in code that looks at no signal.
     """
     fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)

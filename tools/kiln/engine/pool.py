@@ -141,7 +141,8 @@ class Pool:
         return KilnError(
             "the process that runs the compilers died",
             actual=how,
-            remedy="run again: finished work is kept. If it happens again, the machine may be short of memory: use a smaller -n",
+            remedy="run again: finished work is kept. If it happens again, the machine may be short of memory: "
+            "use a smaller -n",
         )
 
     def _connect(self) -> socket.socket:
@@ -157,7 +158,7 @@ class Pool:
             environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
             self._server = subprocess.Popen(
                 [sys.executable, "-s", "-P", "-c", program],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 # What modules print when they are imported is nobody's result.
                 stdout=subprocess.DEVNULL,
                 env={**environment, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},

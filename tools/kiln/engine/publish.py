@@ -18,8 +18,8 @@ def publish(staging: Path, root: Path, outputs: Sequence[str]) -> tuple[Output, 
 
     All are published or none: when one cannot be put in place, those before it are taken back. A file that already
     holds the same bytes is left as it is, so that its time stamp does not move. `staging` must be on the same file
-    system as `root`. Raises KilnError when the step did not make just what it declared, StateError when the build folder
-    cannot take it.
+    system as `root`. Raises KilnError when the step did not make just what it declared, and StateError when the build
+    folder cannot take it.
     """
     _check_made(staging, outputs)
     digests: dict[str, str] = {}
@@ -89,7 +89,7 @@ def _replace(staging: Path, root: Path, names: Sequence[str]) -> None:
 
 
 def _keep(target: Path, old: Path) -> bool | None:
-    """Keep the file that is going to be replaced: True when kept, False when there is none, None when it cannot be kept."""
+    """Keep the file that is going to be replaced: True when kept, False when there is none, None when it cannot be."""
     try:
         os.link(target, old, follow_symlinks=False)
     except FileNotFoundError:

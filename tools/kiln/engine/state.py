@@ -287,7 +287,7 @@ def _read(path: Path) -> _Tables:
         journal = path.with_name(path.name + "-journal")
         if not journal.exists():
             raise
-        # A build was killed in a commit. To undo that is to write, so it is done in a copy; the next build does it here.
+        # A build was killed in a commit. To undo that is to write: here in a copy, by the next build in place.
         with tempfile.TemporaryDirectory() as folder:
             for file in (journal, path):
                 shutil.copyfile(file, Path(folder, file.name))

@@ -1,4 +1,4 @@
-"""A step: one unit of work with named inputs and declared outputs. The engine runs steps; it does not know what they do."""
+"""A step: one unit of work with named inputs and declared outputs. The engine does not know what it does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Call:
     arguments: Mapping[str, Any]
     """must pickle; data only"""
     preload: tuple[str, ...] = ()
-    """modules that the fork server imports once, beside the function's own, before it forks the children that need them"""
+    """modules that the fork server imports once, beside the function's own, before it forks the child"""
     environment: Mapping[str, str] = field(default_factory=dict)
     """added to the small environment that every child gets"""
     seconds: float = 1800.0
