@@ -87,11 +87,11 @@ def test_an_option_rebuilds_the_images_whose_value_changed(built: Project) -> No
 def test_a_removed_block_is_gone_everywhere(built: Project) -> None:
     built.edit("kernels.yaml", "[128, 256]", "[128]")
     built.doit().expect()
-    assert not [name for name in built.files() if "256" in name]
+    assert not [name for name in built.files() if "_256" in name]
     archive = built.folder / "build/lib/libscratch.a"
     members = subprocess.run(["ar", "t", archive], capture_output=True, text=True, check=True).stdout
     assert "scale_fp32_128" in members
-    assert "256" not in members
+    assert "_256" not in members
     for name in built.files():
         if name.startswith(("include/", "rust/", "src/")) and not name.endswith((".cubin", ".hsaco")):
             assert "scale_fp32_256" not in built.read(f"build/{name}"), name
@@ -150,7 +150,7 @@ def test_a_kernel_that_does_not_compile_fails_alone(built: Project) -> None:
         r"^FAILED compile:bad_fp32_128@sm_80$",
         r"kernels/bad\.py:10:36: front end: ValueError: .*incompatible dimensions",
         r"^ +tl\.store\(output_ptr \+ offsets, x \+ tl\.arange\(0, 64\), mask=mask\)$",
-        r"declared: kernels\.yaml:13:3",
+        r"declared: kernels\.yaml:14:3",
         r"reproduce: doit -v 2 compile:bad_fp32_128@sm_80",
         r"3 failed|4 failed",
         code=1,
@@ -317,7 +317,7 @@ def test_killed_at_any_instant_the_next_build_ends_the_same(built: Project, tmp_
     result = project.doit().expect()
     assert result.counts["built"] + result.counts["up to date"] == built.doit().counts["up to date"]
     assert contents(project) == contents(built)
-    assert not (project.folder / "build/.kiln/tmp").exists() or not list((project.folder / "build/.kiln/tmp").iterdir())
+    assert not (project.folder / "build/.kiln/tmp").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -330,7 +330,7 @@ def test_an_interrupted_build_leaves_nothing_behind(tmp_path: Path, number: sign
     process.send_signal(number)
     assert process.wait(timeout=20) != 0
     assert not processes_in(project.folder)
-    assert not list((project.folder / "build/.kiln/tmp").iterdir())
+    assert not (project.folder / "build/.kiln/tmp").exists()
     project.doit().expect("0 failed")
 
 

@@ -109,7 +109,7 @@ def no_space(error: OSError) -> bool:
 
 
 def os_failure(what: str, error: OSError, where: Path | str) -> StateError:
-    """What the system refused, in the words of a build: `what` says what failed, `where` is used if `error` has no path."""
+    """What the system refused, in the words of a build; `where` is for an `error` that names no file."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return StateError(
         f"no space left on the disk: {what}" if no_space(error) else f"{what}: {reason}",

@@ -8,7 +8,7 @@ from typing import Any
 from doit.exceptions import UnmetDependency
 from doit.reporter import ConsoleReporter
 
-from kiln.doit_plugin.tasks import StepTask
+from kiln.doit_plugin.tasks import StepTask, shown
 
 
 class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
@@ -75,7 +75,7 @@ class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
         if task.step.origin:
             lines.append(f"  declared: {', '.join(task.step.origin)}")
         if finished is not None and finished.log is not None:
-            lines.append(f"  log: {finished.log}")
+            lines.append(f"  log: {shown(finished.log)}")
         lines.append(f"  reproduce: doit -v 2 {task.name}")
         self.write("\n".join(lines) + "\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from doit.task import Task
@@ -11,6 +12,12 @@ from kiln.engine.build import Build
 from kiln.engine.publish import remove
 from kiln.engine.step import Step
 from kiln.errors import KilnError
+
+
+def shown(path: Path) -> str:
+    """A path as people write it here: relative to the project where it lies below. doit matches targets by this text."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 class Freshness:
@@ -42,12 +49,12 @@ class StepTask(Task):  # type: ignore[misc]  # doit has no types
         self.build = build
         meta = {
             "declared": list(step.origin),
-            "sources": [str(path) for path in step.sources],
+            "sources": [shown(path) for path in step.sources],
         }
         super().__init__(
             name,
             actions=[self.run_alone],
-            targets=[str(build.root / output) for output in step.outputs],
+            targets=[shown(build.root / output) for output in step.outputs],
             task_dep=list(step.after),
             uptodate=[Freshness(build, name, step)],
             subtask_of=group,
@@ -68,7 +75,7 @@ class StepTask(Task):  # type: ignore[misc]  # doit has no types
         root = self.build.root
         there = [output for output in self.step.outputs if (root / output).exists()]
         for output in there:
-            outstream.write(f"{self.name} - removing file '{root / output}'\n")
+            outstream.write(f"{self.name} - removing file '{shown(root / output)}'\n")
         if not dryrun:
             remove(root, there)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,9 @@ class Build:
         self._pool = Pool(size=size, root=folder, temp=folder / "tmp")
 
     def __enter__(self) -> Build:
+        # Another build may have held the lock until now.
+        self.state.refresh()
+        self._statuses.clear()
         return self
 
     def __exit__(
@@ -53,8 +57,8 @@ class Build:
 
         Returns the names of the steps that are gone.
         """
-        if (self._folder / "tmp").is_dir() and not (self._folder / "tmp").is_symlink():
-            shutil.rmtree(self._folder / "tmp")
+        # A folder that cannot be removed is in nobody's way: each job's has a name of its own.
+        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
         gone = [name for name in self.state.rows if name not in known]
         kept = {output.path for name, row in self.state.rows.items() if name in known for output in row.outputs}
         for name in gone:
@@ -104,9 +108,7 @@ class Build:
         try:
             if error is None:
                 outputs = publish(self._pool.staging(ended.name), self.root, step.outputs)
-                before = self.state.rows.get(ended.name)
-                if before is not None:
-                    remove(self.root, {output.path for output in before.outputs} - set(step.outputs))
+                self._remove_leftovers(ended.name, step)
                 self.state.record(
                     ended.name,
                     Row(
@@ -120,12 +122,17 @@ class Build:
             error = failure
         finally:
             self._pool.release(ended.name)
-        log = None
         if error is not None:
-            self.fail(ended.name)
-            log = self._keep_log(ended)
+            # A full disk must not hide the failure that is being reported; what it can do to a row is to keep it.
+            with suppress(KilnError):
+                self.fail(ended.name)
         return Finished(
-            name=ended.name, error=error, trace=ended.trace, log=log, output=ended.output, seconds=ended.seconds
+            name=ended.name,
+            error=error,
+            trace=ended.trace,
+            log=self._keep_log(ended, failed=error is not None),
+            output=ended.output,
+            seconds=ended.seconds,
         )
 
     def fail(self, name: str) -> None:
@@ -133,15 +140,26 @@ class Build:
         self._statuses.pop(name, None)
         self.state.invalidate(name)
 
-    def _keep_log(self, ended: Ended) -> Path | None:
+    def _remove_leftovers(self, name: str, step: Step) -> None:
+        """Remove what the step made before and makes no more, unless another step makes it now."""
+        before = self.state.rows.get(name)
+        left = {output.path for output in before.outputs} - set(step.outputs) if before else set()
+        if left:
+            others = (row for other, row in self.state.rows.items() if other != name)
+            remove(self.root, left - {output.path for row in others for output in row.outputs})
+
+    def _keep_log(self, ended: Ended, *, failed: bool) -> Path | None:
+        """Keep what a failed step printed; the log of an earlier failure goes, whatever happened now."""
+        name = f"logs/{ended.name.replace(':', '/')}.log"
         text = ended.output + (f"\n{ended.trace}" if ended.trace else "")
-        if not text.strip():
-            return None
-        path = self._folder / "logs" / (ended.name.replace(":", "/") + ".log")
+        path = self._folder / name
         try:
+            remove(self._folder, [name])
+            if not failed or not text.strip():
+                return None
             make_folder(self._folder, path.parent)
-            path.write_text(text, "utf-8")
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
         except (OSError, KilnError):
-            # A full disk must not hide the failure that is being reported.
             return None
         return path

@@ -123,7 +123,8 @@ def serve(connection: socket.socket) -> None:
         while True:
             deadline = min((child.deadline for child in children.values() if not child.timed_out), default=None)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, writable, _ = select.select([connection, wake], [connection] if outbox else [], [], timeout)
+            sources: list[socket.socket | int] = [connection, wake]
+            ready, writable, _ = select.select(sources, sources[:1] if outbox else [], [], timeout)
             if wake in ready:
                 os.read(wake, 4096)
             if connection in ready:

@@ -50,7 +50,7 @@ def _check_made(staging: Path, outputs: Sequence[str]) -> None:
             "a step did not make what it declared",
             expected=_some(list(outputs)),
             actual="; ".join(
-                filter(None, [missing and f"missing: {_some(missing)}", extra and f"not declared: {_some(extra)}"])
+                f"{kind}: {_some(names)}" for kind, names in (("missing", missing), ("not declared", extra)) if names
             ),
             remedy="this is a fault in the rule or in Kiln: report it with this message",
         )

@@ -1,0 +1,156 @@
+"""What the jobs of these tests do in their children; see `engine_helpers.pool`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from kiln.errors import CompileError, KilnError, Position
+
+
+class OwnError(KilnError):
+    """A kind of error that the parent has never imported."""
+
+
+class _Unsendable:
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("not to be sent")
+
+
+def nothing(staging: Path) -> None:
+    """Make nothing."""
+
+
+def write(files: dict[str, str], staging: Path) -> None:
+    """Write texts below the staging folder."""
+    for name, text in files.items():
+        path = staging / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+def sleep(seconds: float, staging: Path) -> None:
+    """Take some time."""
+    time.sleep(seconds)
+
+
+def sleep_and_write(seconds: float, files: dict[str, str], staging: Path) -> None:
+    """Take some time first."""
+    time.sleep(seconds)
+    write(files, staging)
+
+
+def fail_with_all_parts(staging: Path) -> None:
+    """Raise what people should read."""
+    raise CompileError(
+        "it does not compile",
+        where=Position(file="kernels/a.py", line=7, column=3),
+        expected="one thing",
+        actual="another",
+        remedy="mend it",
+    )
+
+
+def fail_with_own_error(staging: Path) -> None:
+    """Raise a kind of KilnError that only this module has."""
+    raise OwnError("only here", where="there", remedy="know me")
+
+
+def fail_with_unsendable_part(staging: Path) -> None:
+    """Raise a KilnError that does not pickle."""
+    raise KilnError("what", where=_Unsendable())  # type: ignore[arg-type]
+
+
+def divide(staging: Path) -> None:
+    """Raise what is nobody's message."""
+    _ = 1 // 0
+
+
+def leave(code: int, staging: Path) -> None:
+    """Call sys.exit, as kernel files do."""
+    sys.exit(code)
+
+
+def leave_at_once(code: int, staging: Path) -> None:
+    """End the process past Python, after the outputs were written: an exit code of 0 is no proof."""
+    (staging / "out.txt").write_text("half", "utf-8")
+    os._exit(code)
+
+
+def crash(staging: Path) -> None:
+    """Crash as LLVM does."""
+    print("about to crash")
+    ctypes.string_at(0)
+
+
+def kill_self(number: int, staging: Path) -> None:
+    """Die of a signal."""
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+
+
+def abort_for_memory(staging: Path) -> None:
+    """Do what C++ does when an allocation fails."""
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+    os.kill(os.getpid(), signal.SIGABRT)
+    time.sleep(10)
+
+
+def allocate(size: int, staging: Path) -> None:
+    """Ask for `size` bytes."""
+    bytearray(size)
+
+
+def hang(numbers: str, staging: Path) -> None:
+    """Start a process that sleeps, write down its number and the own one, and hang."""
+    child = subprocess.Popen(["sleep", "300"])
+    new = Path(f"{numbers}.new")
+    new.write_text(f"{os.getpid()} {child.pid}", "utf-8")
+    new.rename(numbers)
+    child.wait()
+
+
+def leave_a_process(numbers: str, staging: Path) -> None:
+    """Return, and leave a process running."""
+    child = subprocess.Popen(["sleep", "300"])
+    Path(numbers).write_text(f"{child.pid}", "utf-8")
+
+
+def speak(staging: Path) -> None:
+    """Print in each way that there is."""
+    print("from Python")
+    subprocess.run(["sh", "-c", "echo from a tool; echo its complaint >&2"], check=True)
+    print("Python again")
+    os.write(1, b"past Python\n")
+
+
+def shout(size: int, staging: Path) -> None:
+    """Print `size` bytes between two words."""
+    os.write(1, b"first\n")
+    block = b"x" * (1 << 20)
+    for _ in range(size >> 20):
+        os.write(1, block)
+    os.write(1, b"\nlast\n")
+
+
+def fill(size: int, staging: Path) -> None:
+    """Write a file of `size` bytes."""
+    (staging / "large").write_bytes(b"x" * size)
+
+
+def count_descriptors(files: str, staging: Path) -> None:
+    """Write how many file descriptors this child and the server have."""
+    counts = [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in (os.getpid(), os.getppid())]
+    Path(files).write_text(" ".join(map(str, counts)), "utf-8")
+
+
+def take(data: bytes, staging: Path) -> None:
+    """Take a large argument, and print much before failing."""
+    os.write(1, b"y" * (2 << 20))
+    raise KilnError("z" * (1 << 20))
