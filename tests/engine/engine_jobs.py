@@ -35,15 +35,22 @@ def write(files: dict[str, str], staging: Path) -> None:
         path.write_text(text, "utf-8")
 
 
-def sleep(seconds: float, staging: Path) -> None:
+def sleep(pause: float, staging: Path) -> None:
     """Take some time."""
-    time.sleep(seconds)
+    time.sleep(pause)
 
 
-def sleep_and_write(seconds: float, files: dict[str, str], staging: Path) -> None:
-    """Take some time first."""
-    time.sleep(seconds)
-    write(files, staging)
+def copy(source: str, name: str, pause: float, staging: Path) -> None:
+    """Write what a file holds, some time after it was read."""
+    text = Path(source).read_text("utf-8")
+    time.sleep(pause)
+    write({name: text}, staging)
+
+
+def fail_loudly(staging: Path) -> None:
+    """Print, and raise what people should read."""
+    print("what the compiler said")
+    raise CompileError("it does not compile")
 
 
 def fail_with_all_parts(staging: Path) -> None:

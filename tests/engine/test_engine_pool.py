@@ -253,7 +253,9 @@ def test_the_environment_is_clean_and_private(
     )
     with Pool(size=1, root=tmp_path / "build", temp=tmp_path / "build" / "tmp") as pool:
         settings = {"KILN_TEST": "given"}
-        pool.start("job", Call(function="types:SimpleNamespace", arguments={"a": InChild(source)}, environment=settings))
+        pool.start(
+            "job", Call(function="types:SimpleNamespace", arguments={"a": InChild(source)}, environment=settings)
+        )
         assert pool.wait().error is None
         folder = pool.staging("job").parent
     environment, current, temporary, path, hashed, session = pickle.loads(found.read_bytes())
@@ -370,7 +372,7 @@ def test_a_killed_parent_leaves_no_process(tmp_path: Path, own_jobs: None) -> No
 def test_a_killed_server_takes_all_along_and_is_a_clear_error(pool: Pool, tmp_path: Path) -> None:
     before = children()
     pool.start("a", call("hang", numbers=str(tmp_path / "a")))
-    pool.start("b", call("sleep", seconds=300))
+    pool.start("b", call("sleep", pause=300))
     running = numbers_in(tmp_path / "a")
     (server,) = children() - before
     os.kill(server, signal.SIGKILL)
@@ -390,7 +392,8 @@ def test_a_killed_server_takes_all_along_and_is_a_clear_error(pool: Pool, tmp_pa
 def test_an_interrupt_on_the_terminal_does_not_reach_server_and_children(pool: Pool) -> None:
     """The parent decides what Ctrl-C means; a child that dies first would look like a failed compile."""
     before = children()
-    pool.start("job", call("sleep", seconds=0.3))
+    run(pool, "nothing")
+    pool.start("job", call("sleep", pause=0.3))
     (server,) = children() - before
     assert os.getpgid(server) != os.getpgid(0)
     os.kill(server, signal.SIGINT)
@@ -402,7 +405,8 @@ def test_no_process_to_be_had_fails_the_job_only(pool: Pool) -> None:
     before = children()
     run(pool, "nothing")
     (server,) = children() - before
-    limits = resource.prlimit(server, resource.RLIMIT_NOFILE, (5, 4096))
+    limits = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (5, limits[1]))
     error = failure(run(pool, "nothing"))
     assert isinstance(error, StateError)
     assert error.what == "no process can be started for it: Too many open files"

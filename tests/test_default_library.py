@@ -1,0 +1,186 @@
+"""The library that this repository declares, built whole: every image, and the programs that link them all."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kiln.manifest.loader import load
+from project import REPOSITORY, Project
+
+MANIFEST = load(REPOSITORY / "kernels.yaml")
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+LIMIT = 60.0
+"""seconds in which two cores build everything from clean"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """This repository's own project, copied without its build, and built."""
+    folder = tmp_path_factory.mktemp("default") / "kiln"
+    folder.mkdir()
+    for name in ("kernels.yaml", "dodo.py", "pyproject.toml", "kernels", "examples"):
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("target", "Cargo.lock", "__pycache__"))
+        else:
+            shutil.copy2(source, folder / name)
+    project = Project(folder=folder)
+    began = time.monotonic()
+    project.doit().expect("0 failed")
+    seconds = time.monotonic() - began
+    assert seconds < LIMIT
+    return project
+
+
+def image_files(library: Project) -> dict[str, Path]:
+    """Image id -> file."""
+    root = library.folder / "build/images"
+    return {f"{path.stem}@{path.parent.name}": path for path in root.rglob("*") if path.suffix in SUFFIXES}
+
+
+SUFFIXES = (".cubin", ".ptx", ".hsaco")
+
+
+def facts_of(path: Path) -> dict[str, object]:
+    """The facts that lie beside an image."""
+    facts: dict[str, object] = json.loads(path.with_suffix(".facts.json").read_text())
+    return facts
+
+
+def test_every_declared_image_is_there(library: Project) -> None:
+    assert len(MANIFEST.images) == 60
+    assert set(image_files(library)) == {image.id for image in MANIFEST.images}
+
+
+def test_no_image_holds_an_absolute_path(library: Project) -> None:
+    for path in image_files(library).values():
+        data = path.read_bytes()
+        # Two or more components of letters: `/tmp/x`; machine code hardly ever spells that.
+        assert not re.findall(rb"(?<![\w./])/(?:[A-Za-z_][\w.-]{2,}/)+[\w.-]+", data), path
+        assert str(library.folder).encode() not in data
+
+
+def test_facts_of_every_cubin_equal_what_cuobjdump_shows(library: Project) -> None:
+    """NVIDIA's own reader: parameters with hidden ones, their offsets and sizes, registers, stack and threads."""
+    spec = importlib.util.find_spec("triton")
+    assert spec is not None and spec.origin is not None
+    tool = Path(spec.origin).parent / "backends/nvidia/bin/cuobjdump"
+    cubins = [path for path in image_files(library).values() if path.suffix == ".cubin"]
+    assert len(cubins) == 30
+    for path in cubins:
+        listing = subprocess.run([tool, "-elf", path], capture_output=True, text=True, check=True).stdout
+        number = r"(0x[0-9a-f]+)"
+        found = re.findall(rf"Ordinal : {number}\s+Offset\s+: {number}\s+Size\s+: {number}", listing)
+        shown = [(int(offset, 16), int(size, 16)) for _, offset, size in sorted(found, key=lambda row: int(row[0], 16))]
+        facts = facts_of(path)
+        parameters = facts["parameters"]
+        assert isinstance(parameters, list)
+        assert [(parameter["offset"], parameter["size"]) for parameter in parameters] == shown
+        assert [parameter["role"] for parameter in parameters[-2:]] == ["global_scratch", "profile_scratch"]
+        assert f"register count: {facts['registers']}" in listing
+        assert f"frame size: {facts['stack']:#x}" in listing
+        assert re.search(rf"EIATTR_REQNTID\s+Format:\s+EIFMT_SVAL\s+Value:\s+{facts['threads']:#x} 0x1 0x1", listing)
+
+
+def test_every_image_equals_that_of_triton_compile(library: Project, tmp_path: Path) -> None:
+    """Triton's own entry point, on the whole module, with a cache of its own, in another process."""
+    jobs = [
+        {
+            "target": image.target,
+            "signature": [f"*{image.variant.dtype}", f"*{image.variant.dtype}", "i32", "i32", "i32"],
+            "block": image.variant.constants["BLOCK_SIZE"],
+            "options": dict(image.variant.options),
+            "path": str(image_files(library)[image.id]),
+        }
+        for image in MANIFEST.images
+    ]
+    program = """
+import importlib.util, json, sys
+from pathlib import Path
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+spec = importlib.util.spec_from_file_location("softmax", sys.argv[2])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+names = ("output_ptr", "input_ptr", "input_row_stride", "output_row_stride", "n_cols")
+different = []
+for job in json.loads(Path(sys.argv[1]).read_text()):
+    signature = dict(zip(names, job["signature"])) | {"BLOCK_SIZE": "constexpr"}
+    hints = {(index,): [["tt.divisibility", 16]] for index in (0, 1)}
+    source = ASTSource(module.softmax_kernel, signature, {"BLOCK_SIZE": job["block"]}, hints)
+    kind, _, number = job["target"].partition("_")
+    options = job["options"] | ({"ptx_version": 80} if kind == "compute" else {})
+    target = GPUTarget("cuda", int(number.rstrip("a")), 32) if number else GPUTarget("hip", job["target"], 64)
+    assembly = triton.compile(source, target=target, options=options).asm
+    made = assembly[{"sm": "cubin", "compute": "ptx"}.get(kind, "hsaco")]
+    if (made.encode() if isinstance(made, str) else made) != Path(job["path"]).read_bytes():
+        different.append(job["path"])
+if different:
+    sys.exit("\\n".join(different))
+"""
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "TRITON_DISABLE_LINE_INFO": "1"}
+    command = [sys.executable, "-c", program, str(tmp_path / "jobs.json"), str(REPOSITORY / "kernels/softmax.py")]
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def walked(output: str) -> dict[str, tuple[int, str]]:
+    """What a walk program printed: image id -> size and digest; every line must end with ok."""
+    rows = [line.split() for line in output.splitlines()]
+    assert all(row[-1] == "ok" for row in rows), output
+    return {row[0]: (int(row[2]), row[3]) for row in rows}
+
+
+def expected_walk(library: Project) -> dict[str, tuple[int, str]]:
+    """The same, off the image files themselves."""
+    found = {}
+    for identifier, path in image_files(library).items():
+        digest = subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
+        found[identifier] = (path.stat().st_size, digest)
+    return found
+
+
+def test_a_c_program_links_and_checks_every_image(library: Project, tmp_path: Path) -> None:
+    """And what it loads is read-only, and its stack is not executable."""
+    build = library.folder / "build"
+    walk = tmp_path / "walk"
+    source = library.folder / "examples/c/walk.c"
+    command = ["gcc", "-std=c99", *WARNINGS, "-I", build / "include", source, build / "lib/libkernels.a", "-o", walk]
+    subprocess.run(command, check=True)
+    done = subprocess.run([walk], capture_output=True, text=True, check=True)
+    assert walked(done.stdout) == expected_walk(library)
+
+    headers = subprocess.run(["readelf", "-lW", walk], capture_output=True, text=True, check=True).stdout
+    segments = re.findall(r"^  (\S+) +0x\S+ (0x\S+) 0x\S+ 0x\S+ (0x\S+) (...) 0x", headers, re.MULTILINE)
+    flags = {name: shown for name, _, _, shown in segments}
+    assert flags["GNU_STACK"] == "RW "
+    symbols = subprocess.run(["nm", walk], capture_output=True, text=True, check=True).stdout
+    readable = [(int(start, 16), int(size, 16)) for name, start, size, shown in segments if shown.strip() == "R"]
+    data = [line.split() for line in symbols.splitlines() if re.search(r"__(sm|compute|gfx)\w+_data$", line)]
+    assert len(data) == 60
+    for address, _, name in data:
+        place = int(address, 16)
+        assert place % 64 == 0, name
+        assert any(start <= place < start + size for start, size in readable), name
+
+
+def test_a_rust_program_links_and_checks_every_image(library: Project, tmp_path: Path) -> None:
+    example = library.folder / "examples/rust"
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target")}
+    command = ["cargo", "run", "--quiet", "--release", "--manifest-path", example / "Cargo.toml"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert walked(done.stdout) == expected_walk(library)
