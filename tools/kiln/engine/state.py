@@ -37,6 +37,9 @@ _PUT_STEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?)"
 _PUT_FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_TASK = "INSERT OR REPLACE INTO doit VALUES (?, ?, ?)"
 
+_SURROUNDINGS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""SQLite's codes for a write that fails through no fault of the file"""
+
 _Tables = tuple["dict[str, Row]", dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
 """steps by name, files by path, doit's values by task and key"""
 
@@ -210,15 +213,15 @@ class State:
             try:
                 _commit(self._connection(), statement, rows)
             except sqlite3.DatabaseError as error:
-                if _code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                if _code(error) in _SURROUNDINGS:
                     raise
                 # Damaged in a place that reading did not touch: what was read is written anew.
                 self.close()
                 self._unreadable = True
-                self.warnings.append(
-                    f"{self.path} was damaged ({error}); it is set aside as {self._aside.name} and made anew"
-                )
                 _commit(self._connection(), statement, rows)
+                self.warnings.append(
+                    f"{self.path} was damaged ({error}); it was set aside as {self._aside.name} and made anew"
+                )
         except OSError as error:
             raise os_failure("the record of this build cannot be written", error, self.path) from error
         except sqlite3.Error as error:
@@ -280,7 +283,11 @@ def _is_text(path: str) -> bool:
 
 
 def _read(path: Path) -> _Tables:
-    """Read a state file that exists. Raises sqlite3.Error, ValueError or TypeError when it is damaged."""
+    """Read a state file that exists. Raises OSError, sqlite3.Error, ValueError or TypeError when it is damaged."""
+    with path.open("rb") as file:
+        # The SQLite file format, section 1.3: the versions to write and to read are 1 unless there is a write-ahead log.
+        if file.read(20)[18:] != b"\1\1":
+            raise ValueError("its header is none that Kiln writes")
     try:
         return _read_tables(path, "ro")
     except sqlite3.OperationalError:

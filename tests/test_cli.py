@@ -1,0 +1,72 @@
+"""`kiln init`: a project that builds, and nothing overwritten."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kiln.project import ProjectError, init, library_name
+from project import REPOSITORY, Project
+
+
+def test_a_new_project_builds_as_it_stands(tmp_path: Path) -> None:
+    project = Project(folder=tmp_path / "my-kernels")
+    project.run_python("-m", "kiln", "init", str(project.folder), inside=False).expect("kernels.yaml", "doit")
+    assert project.files(".") == {
+        ".gitignore",
+        "dodo.py",
+        "doit.cfg",
+        "kernels.yaml",
+        "kernels/vector_add.py",
+        "kernels/vector_add_reference.py",
+    }
+    project.doit().expect("0 failed")
+    assert {"lib/libmy_kernels.a", "include/my_kernels/my_kernels.h", "rust/my_kernels/Cargo.toml"} <= project.files()
+    project.doit().expect("^0 built")
+
+
+def test_its_graph_is_this_repositorys() -> None:
+    ours = (REPOSITORY / "dodo.py").read_text()
+    assert (REPOSITORY / "tools/kiln/project/template/dodo.py").read_text() == ours
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kernels.yaml").write_text("mine")
+    with pytest.raises(ProjectError, match=r"kernels\.yaml would be overwritten"):
+        init(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kernels.yaml"]
+    assert (tmp_path / "kernels.yaml").read_text() == "mine"
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    project = Project(folder=tmp_path)
+    project.run_python("-m", "kiln", "init", "taken").expect("ERROR: .*taken", "remedy: ", code=3)
+
+
+@pytest.mark.parametrize(
+    ("folder", "library"),
+    [
+        ("kernels", "kernels"),
+        ("My Kernels", "my_kernels"),
+        ("flash-attn.v2", "flash_attn_v2"),
+        ("int", "kernels"),
+        ("2fast", "kernels"),
+        ("ядра", "kernels"),
+    ],
+)
+def test_the_library_is_named_after_its_folder(tmp_path: Path, folder: str, library: str) -> None:
+    assert library_name(tmp_path / folder) == library
+    name = re.search(
+        r"^library: (\w+)", next(p.read_text() for p in init(tmp_path / folder) if p.name == "kernels.yaml"), re.M
+    )
+    assert name is not None and name.group(1) == library
+
+
+def test_the_command_says_its_version_and_its_use(tmp_path: Path) -> None:
+    project = Project(folder=tmp_path)
+    project.run_python("-m", "kiln", "--version").expect(r"^kiln \d+\.\d+\.\d+$")
+    project.run_python("-m", "kiln").expect("usage: kiln", code=2)
+    assert not list(tmp_path.iterdir())

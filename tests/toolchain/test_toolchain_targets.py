@@ -1,0 +1,58 @@
+"""The table of targets: each can be built, and what is not in it is refused with what to write instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kiln.errors import ManifestError, Position
+from kiln.toolchain.targets import TARGETS, find
+from project import MANIFEST, Project
+
+HERE = Position(file="kernels.yaml", line=3, column=11)
+
+
+def test_every_target_of_the_table_builds_and_passes_every_check(tmp_path: Path) -> None:
+    """A kernel that shares memory between warps, for all targets at once, with the real compilers."""
+    manifest = MANIFEST.replace("[sm_80, gfx942]", f"[{', '.join(TARGETS)}]").replace("[128, 256]", "[1024]")
+    source = """\
+        import triton
+        import triton.language as tl
+
+
+        @triton.jit
+        def scale_kernel(output_ptr, input_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+            offsets = tl.arange(0, BLOCK_SIZE)
+            x = tl.load(input_ptr + offsets, mask=offsets < n_elements, other=0.0)
+            tl.store(output_ptr + offsets, x / tl.sum(x, axis=0), mask=offsets < n_elements)
+        """
+    project = Project.create(tmp_path / "targets", manifest=manifest, scale=source)
+    project.doit("validate").expect(f"{2 * len(TARGETS)} built, 0 up to date, 0 failed")
+    for name, target in TARGETS.items():
+        facts = json.loads(project.read(f"build/images/{name}/scale_fp32_1024.facts.json"))
+        assert facts["arch"] == name
+        assert facts["kind"] == target.kind
+        assert facts["warp_size"] == target.warp_size
+        assert facts["threads"] == 4 * target.warp_size
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("sm_90", ["cannot be built", "write sm_90a", "compute_80"]),
+        ("sm_8", ["unknown target", "did you mean", "sm_80"]),
+        ("SM_80", ["unknown target", "sm_80"]),
+        ("gfx1030", ["Triton 3.9 refuses it"]),
+        ("sm_101", ["Triton 3.9 aborts on it"]),
+        ("native", ["unknown target"]),
+    ],
+)
+def test_other_targets_are_refused(name: str, texts: list[str]) -> None:
+    with pytest.raises(ManifestError) as caught:
+        find(name, HERE)
+    message = str(caught.value)
+    assert message.startswith("kernels.yaml:3:11: ")
+    for text in texts:
+        assert text in message

@@ -1,0 +1,105 @@
+"""Tools are found without being imported or run, and known by what they hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kiln.digests import FileDigests
+from kiln.errors import ToolchainError
+from kiln.toolchain.targets import TARGETS
+from kiln.toolchain.tools import Triton, find_host_tools, find_triton
+
+
+def triton_folder(folder: Path) -> Triton:
+    """A folder laid out as Triton's wheel is, with a word for each part."""
+    for name in (
+        "language/core.py",
+        "compiler/compiler.py",
+        "profiler/profile.py",
+        "_C/libtriton.so",
+        "backends/nvidia/compiler.py",
+        "backends/nvidia/bin/ptxas",
+        "backends/nvidia/bin/ptxas-blackwell",
+        "backends/nvidia/lib/libdevice.10.bc",
+        "backends/amd/compiler.py",
+        "backends/amd/lib/ocml.bc",
+        "backends/amd/lib/libtriton_amd_codegen.so",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "__init__.py").write_text("__version__ = '3.9.0'\n")
+    return Triton(folder=folder)
+
+
+def changed(triton: Triton, name: str) -> set[str]:
+    """The targets, of four, that notice when one byte of a file changes and its time stamp does not."""
+    targets = ("sm_80", "sm_90a", "compute_80", "gfx942")
+    path = triton.folder / name
+    before = {target: triton.components(TARGETS[target], FileDigests({})) for target in targets}
+    stat = path.stat()
+    data = path.read_bytes()
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    after = {target: triton.components(TARGETS[target], FileDigests({})) for target in targets}
+    return {target for target in targets if before[target] != after[target]}
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("language/core.py", {"sm_80", "sm_90a", "compute_80", "gfx942"}),
+        ("_C/libtriton.so", {"sm_80", "sm_90a", "compute_80", "gfx942"}),
+        ("backends/nvidia/compiler.py", {"sm_80", "sm_90a", "compute_80"}),
+        ("backends/nvidia/lib/libdevice.10.bc", {"sm_80", "sm_90a", "compute_80"}),
+        ("backends/nvidia/bin/ptxas", {"sm_80"}),
+        ("backends/nvidia/bin/ptxas-blackwell", {"sm_90a"}),
+        ("backends/amd/lib/ocml.bc", {"gfx942"}),
+        ("backends/amd/lib/libtriton_amd_codegen.so", {"gfx942"}),
+        ("profiler/profile.py", set()),
+    ],
+)
+def test_a_changed_part_concerns_the_targets_that_use_it(tmp_path: Path, name: str, targets: set[str]) -> None:
+    assert changed(triton_folder(tmp_path / "triton"), name) == targets
+
+
+def test_the_installed_triton_has_every_part() -> None:
+    triton = find_triton()
+    assert triton.version.startswith("3.9.")
+    assert {"triton", "triton nvidia", "libdevice", "ptxas"} == set(
+        triton.components(TARGETS["sm_80"], FileDigests({}))
+    )
+    assert {"ocml.bc", "ockl.bc"} < set(triton.components(TARGETS["gfx942"], FileDigests({})))
+
+
+def test_finding_triton_does_not_import_it() -> None:
+    program = "import sys\nfrom kiln.toolchain.tools import find_triton\nfind_triton().version\nprint('triton' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_missing_host_tools_name_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("OBJCOPY", "AR", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    native = f"{os.uname().machine}-linux-gnu"
+    with pytest.raises(ToolchainError, match="apt-get install binutils"):
+        find_host_tools(native)
+    other = "aarch64-linux-gnu" if native.startswith("x86_64") else "x86_64-linux-gnu"
+    with pytest.raises(ToolchainError) as caught:
+        find_host_tools(other)
+    assert f"{other}-objcopy is missing" in str(caught.value)
+    assert f"install binutils-{other.replace('_', '-')}" in str(caught.value)
+
+
+def test_host_tools_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "my-objcopy"
+    mine.write_text("#!/bin/sh\n")
+    mine.chmod(0o755)
+    monkeypatch.setenv("OBJCOPY", str(mine))
+    assert find_host_tools(f"{os.uname().machine}-linux-gnu").objcopy == mine
