@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from kiln.engine import pool as pool_module
 from kiln.engine.pool import Pool
 

@@ -90,8 +90,8 @@ _NAMESPACE = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "-
 
 
 def on_a_small_disk(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python source with `folder` on a disk of 64 KiB."""
-    mount = f'mount -t tmpfs -o size=64k none "{folder}" && exec "$@"'
+    """Run Python source with `folder` on a disk of 64 KiB and 64 files."""
+    mount = f'mount -t tmpfs -o size=64k,nr_inodes=64 none "{folder}" && exec "$@"'
     return run_python(source, *arguments, wrapper=[*_NAMESPACE, "sh", "-c", mount, "sh"])
 
 

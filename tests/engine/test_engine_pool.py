@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from engine_helpers import TOOLS, alive, can_mount, children, numbers_in, on_a_small_disk, wait_until
+
 from kiln.engine.forkserver import Ended
 from kiln.engine.pool import Pool
 from kiln.engine.step import Call
@@ -42,7 +43,7 @@ def failure(ended: Ended) -> KilnError:
     return ended.error
 
 
-# -- how a job ends -----------------------------------------------------------------------------------------------------
+# -- how a job ends ----------------------------------------------------------------------------------------------------
 
 
 def test_a_job_writes_below_staging(pool: Pool) -> None:
@@ -181,7 +182,7 @@ def test_waiting_for_no_job_is_a_mistake(pool: Pool) -> None:
         pool.wait()
 
 
-# -- output -------------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 def test_all_output_is_caught_in_order(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +210,7 @@ def test_large_jobs_and_large_answers_do_not_wait_for_each_other(make_pool: Call
         assert failure(pool.wait()).what == "z" * (1 << 20)
 
 
-# -- surroundings -------------------------------------------------------------------------------------------------------
+# -- surroundings ------------------------------------------------------------------------------------------------------
 
 
 class InChild:
@@ -245,10 +246,10 @@ def test_the_environment_is_clean_and_private(
     monkeypatch.chdir(tmp_path)
     found = tmp_path / "found"
     source = (
-        "import os, sys, tempfile, hashlib\n"
+        "import os, pickle, sys, tempfile\n"
         f"file = open({str(found)!r}, 'wb')\n"
-        "import pickle\n"
-        "pickle.dump((dict(os.environ), os.getcwd(), tempfile.gettempdir(), sys.path, hash('kiln'), os.getsid(0)), file)\n"
+        "found = (dict(os.environ), os.getcwd(), tempfile.gettempdir(), sys.path, hash('kiln'), os.getsid(0))\n"
+        "pickle.dump(found, file)\n"
         "file.close()"
     )
     with Pool(size=1, root=tmp_path / "build", temp=tmp_path / "build" / "tmp") as pool:
@@ -339,7 +340,7 @@ def test_many_jobs_keep_their_names_and_leak_nothing(make_pool: Callable[..., Po
     assert counts() == before
 
 
-# -- violent ends -------------------------------------------------------------------------------------------------------
+# -- violent ends ------------------------------------------------------------------------------------------------------
 
 PARENT = """
 import sys, time

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import TOOLS, can_mount, on_a_small_disk, run_python, wait_until, without_root
+
 from kiln.engine.state import Output, Row, State
 from kiln.errors import StateError
 
@@ -45,7 +46,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     return {path.name: (path.stat().st_size, path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-# -- what is written is read --------------------------------------------------------------------------------------------
+# -- what is written is read -------------------------------------------------------------------------------------------
 
 
 def test_all_that_is_recorded_is_read_back(tmp_path: Path) -> None:
@@ -106,11 +107,11 @@ def test_a_path_that_is_no_text_is_not_kept(tmp_path: Path) -> None:
     assert dict(State(tmp_path / "state.sqlite").files._known) == {"/plain": entry}
 
 
-# -- killed -------------------------------------------------------------------------------------------------------------
+# -- killed ------------------------------------------------------------------------------------------------------------
 
-RECORDING = """
+RECORDING = f"""
 import os, signal, sys
-sys.path[:0] = {path!r}
+sys.path[:0] = {[str(TOOLS), str(Path(__file__).parent)]!r}
 from pathlib import Path
 from test_engine_state import row
 from kiln.engine.state import State
@@ -120,7 +121,7 @@ for index in range(10_000):
     print(index, flush=True)
     if index == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-""".format(path=[str(TOOLS), str(Path(__file__).parent)])
+"""
 
 
 def test_what_was_recorded_is_there_after_a_kill(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_a_kill_in_the_middle_of_a_commit_is_undone(tmp_path: Path) -> None:
     assert again.warnings == []
 
 
-# -- damaged ------------------------------------------------------------------------------------------------------------
+# -- damaged -----------------------------------------------------------------------------------------------------------
 
 
 def check_mended(path: Path, expected: State) -> None:
@@ -241,7 +242,7 @@ def test_a_truncated_file_is_set_aside_by_the_next_write(tmp_path: Path) -> None
 def test_flipped_bytes_cost_rows_and_never_an_abort(tmp_path: Path) -> None:
     """Some are noticed by SQLite, some in a row, some only when the row's step is checked; none may raise."""
     path = tmp_path / "state.sqlite"
-    expected = filled(path)
+    filled(path)
     whole = path.read_bytes()
     generator = random.Random(1)
     places = [*range(16, 112, 2), *(generator.randrange(len(whole)) for _ in range(150))]
@@ -349,7 +350,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert set(State(path).rows) == {"next"}
 
 
-# -- reading never writes -----------------------------------------------------------------------------------------------
+# -- reading never writes ----------------------------------------------------------------------------------------------
 
 
 def test_reading_makes_and_changes_no_file(tmp_path: Path) -> None:
@@ -401,7 +402,7 @@ def test_what_another_process_wrote_is_read_again(tmp_path: Path) -> None:
     assert waiting.rows is rows
 
 
-# -- where nothing can be written ---------------------------------------------------------------------------------------
+# -- where nothing can be written --------------------------------------------------------------------------------------
 
 
 def test_a_read_only_folder_is_a_clear_error(tmp_path: Path) -> None:

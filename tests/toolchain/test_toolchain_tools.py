@@ -77,7 +77,10 @@ def test_the_installed_triton_has_every_part() -> None:
 
 
 def test_finding_triton_does_not_import_it() -> None:
-    program = "import sys\nfrom kiln.toolchain.tools import find_triton\nfind_triton().version\nprint('triton' in sys.modules)"
+    program = (
+        "import sys\nfrom kiln.toolchain.tools import find_triton\n"
+        "find_triton().version\nprint('triton' in sys.modules)"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

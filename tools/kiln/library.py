@@ -123,10 +123,20 @@ class Library:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
         return {
             **requests.components(self.request(image)),
-            **self.triton.components(self.target(image), self.state.files),
+            **self._compiler(image.target),
             "entry": image.variant.kernel.function,
             "kiln": self._own_code(COMPILING),
         }
+
+    def _compiler(self, target: str) -> dict[str, str]:
+        if target not in self._compilers:
+            found = find(target, self.manifest.target_positions[target])
+            self._compilers[target] = self.triton.components(found, self.state.files)
+        return self._compilers[target]
+
+    @cached_property
+    def _compilers(self) -> dict[str, dict[str, str]]:
+        return {}
 
     def expected(self, image: Image) -> Expected:
         """What the image is held against."""
@@ -229,7 +239,9 @@ class Library:
         ]
 
     def _own_code(self, parts: tuple[str, ...]) -> str:
-        return self._own_digests.setdefault(parts, self.state.files.of_all(_files(parts)))
+        if parts not in self._own_digests:
+            self._own_digests[parts] = self.state.files.of_all(_files(parts))
+        return self._own_digests[parts]
 
     @cached_property
     def _own_digests(self) -> dict[tuple[str, ...], str]:

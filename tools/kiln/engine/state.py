@@ -210,8 +210,9 @@ class State:
 
     def _write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
         try:
+            connection = self._connection()
             try:
-                _commit(self._connection(), statement, rows)
+                _commit(connection, statement, rows)
             except sqlite3.DatabaseError as error:
                 if _code(error) in _SURROUNDINGS:
                     raise
@@ -285,7 +286,7 @@ def _is_text(path: str) -> bool:
 def _read(path: Path) -> _Tables:
     """Read a state file that exists. Raises OSError, sqlite3.Error, ValueError or TypeError when it is damaged."""
     with path.open("rb") as file:
-        # The SQLite file format, section 1.3: the versions to write and to read are 1 unless there is a write-ahead log.
+        # The SQLite file format, section 1.3: its versions to write and to read are 2 with a write-ahead log.
         if file.read(20)[18:] != b"\1\1":
             raise ValueError("its header is none that Kiln writes")
     try:
