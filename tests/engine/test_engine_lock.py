@@ -45,11 +45,10 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_second_holder_waits_and_is_told_who_the_first_is(path: Path) -> None:
-    with holder(path) as first, holder(path) as second:
-        lines = {process: line(process) for process in (first, second)}
-        first, second = sorted(lines, key=lambda process: lines[process] != "held\n")
-        assert lines[first] == "held\n"
-        assert lines[second] == (
+    with holder(path) as first:
+        assert line(first) == "held\n"
+        second = holder(path)
+        assert line(second) == (
             f"another build is running in {path.parent} (process {first.pid} on {socket.gethostname()}); "
             "waiting for it\n"
         )
