@@ -6,7 +6,6 @@ changed, or an output is not what was recorded; never because of a time stamp. `
 docs/architecture.md explains the rooms behind them. Tasks of your own go below: plain doit `task_*` functions.
 """
 
-from kiln import __version__
 from kiln.compilers.request import ENVIRONMENT
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Call, Step
@@ -183,7 +182,7 @@ def crate(library):
             arguments={
                 "sources": library.record_sources(library.images),
                 "manifest": library.manifest,
-                "version": __version__,
+                "version": library.version,
                 "folder": folder,
             },
         ),

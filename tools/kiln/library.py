@@ -53,6 +53,11 @@ class Library:
     # -- names
 
     @property
+    def version(self) -> str:
+        """Of the packages, as semantic versioning has it: kernels.yaml says none yet, and this one says so."""
+        return "0.0.0"
+
+    @property
     def images(self) -> tuple[Image, ...]:
         """Every image, in order of declaration."""
         return self.manifest.images
@@ -202,6 +207,7 @@ class Library:
                 [plain(image) | {"interface": plain(self.interface(image))} for image in images]
             ),
             "library": self.manifest.library,
+            "version": self.version,
             "kiln": self._own_code(PACKAGING),
         }
 
