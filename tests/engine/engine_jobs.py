@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -112,6 +113,15 @@ def abort_for_memory(staging: Path) -> None:
 def allocate(size: int, staging: Path) -> None:
     """Ask for `size` bytes."""
     bytearray(size)
+
+
+def exhaust(staging: Path) -> None:
+    """Take all memory that there is, in pieces so small that none is left for a report."""
+    taken: tuple[object, ...] = ()
+    for size in (1 << 20, 1 << 10, 64, 1):
+        with suppress(MemoryError) if size > 1 else nullcontext():
+            while True:
+                taken = (taken, bytearray(size))
 
 
 def hang(numbers: str, staging: Path) -> None:

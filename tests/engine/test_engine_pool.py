@@ -146,6 +146,10 @@ def test_the_memory_limit_is_named(pool: Pool) -> None:
     assert run(pool, "allocate", size=1 << 20, memory=2 << 30).error is None
 
 
+def test_a_job_that_took_all_its_memory_can_still_say_so(pool: Pool) -> None:
+    assert failure(run(pool, "exhaust", memory=256 << 20)).what == "out of memory: its limit is 256 MiB"
+
+
 def test_an_abort_for_want_of_memory_is_named_so(pool: Pool) -> None:
     """A failed allocation in C++ ends in SIGABRT, and in what it prints."""
     assert failure(run(pool, "abort_for_memory", memory=2 << 30)).what == "out of memory: its limit is 2048 MiB"

@@ -15,7 +15,7 @@ from kiln.errors import KilnError
 
 
 def shown(path: Path) -> str:
-    """A path as people write it here: relative to the project where it lies below. doit matches targets by this text."""
+    """A path as people write it: relative to the project where it lies below it. doit matches targets by this text."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
