@@ -384,7 +384,7 @@ def test_cut_imports_nothing_heavy_and_runs_nothing(scratch: Scratch) -> None:
     script = """
 import sys
 from pathlib import Path
-from kiln.closure.interface import bind
+from kiln.closure.bind import bind
 from kiln.closure.slice import cut
 cut(Path("k.py").absolute(), "kernel", root=Path.cwd(), where=None)
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"triton", "jinja2", "elftools", "msgpack", "k", "h"}))

@@ -20,6 +20,9 @@ class OwnError(KilnError):
 
 
 class _Unsendable:
+    def __str__(self) -> str:
+        return "here"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("not to be sent")
 
@@ -71,8 +74,8 @@ def fail_with_own_error(staging: Path) -> None:
 
 
 def fail_with_unsendable_part(staging: Path) -> None:
-    """Raise a KilnError that does not pickle."""
-    raise KilnError("what", where=_Unsendable())  # type: ignore[arg-type]
+    """Raise a KilnError with parts of the wrong types."""
+    raise KilnError("what", where=_Unsendable(), actual=7)  # type: ignore[arg-type]
 
 
 def divide(staging: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from kiln.binaries.facts import SUFFIX, Facts
 from kiln.binaries.measure import measure
-from kiln.closure.interface import Argument, Interface
 from kiln.compilers.request import CompilerMetadata
 from kiln.errors import Position
 from kiln.manifest.expression import Expression, parse_expression
+from kiln.manifest.interface import Argument, Interface
 from kiln.manifest.model import Image, Kernel, Manifest, Value, Variant
 from kiln.manifest.signature import Signature, SignatureItem
 from kiln.packaging.record import Record

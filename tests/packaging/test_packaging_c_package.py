@@ -13,8 +13,8 @@ from c_library import Package, accepts, compile_program, run, standards
 from softmax_images import expression, make_kernel, make_manifest
 
 from kiln.binaries.facts import Parameter
-from kiln.closure.interface import Argument, Interface
 from kiln.errors import PackagingError
+from kiln.manifest.interface import Argument, Interface
 from kiln.packaging import c_names
 from kiln.packaging.c_package import render_header
 from kiln.packaging.record import Record

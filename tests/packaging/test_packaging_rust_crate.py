@@ -17,8 +17,8 @@ import pytest
 from softmax_images import BUILT, SHAPES, expression, make_kernel, make_manifest, make_variant
 
 from kiln.binaries.facts import Parameter
-from kiln.closure.interface import Argument, Interface
 from kiln.errors import KilnError, PackagingError
+from kiln.manifest.interface import Argument, Interface
 from kiln.manifest.model import Image
 from kiln.packaging.record import Record
 from kiln.packaging.rust_crate import render_crate

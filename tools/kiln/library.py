@@ -14,13 +14,14 @@ from pathlib import Path
 import kiln
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
-from kiln.closure.interface import Interface, bind
+from kiln.closure.bind import bind
 from kiln.closure.slice import Closure, cut
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
+from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.record import Source

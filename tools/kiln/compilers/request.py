@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kiln.closure.interface import Interface
 from kiln.closure.slice import Closure
 from kiln.digests import digest_json
 from kiln.errors import Position
+from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image, Value
 from kiln.toolchain.targets import Target
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kiln.errors import KilnError, no_space, os_failure
+from kiln.errors import KilnError, Position, no_space, os_failure
 
 _HEADER = struct.Struct("<Q")
 LOG_VARIABLE = "KILN_LOG"
@@ -187,10 +187,8 @@ def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> 
         return _not_started(job, os_failure("no process can be started for it", error, job.folder), None)
     alive_reader, alive, result = opened
     if pid == 0:
-        connection.close()
-        for descriptor in (alive, *(child.alive for child in children.values())):
-            os.close(descriptor)
-        _run(job, result, alive_reader, server)
+        foreign = (connection.fileno(), alive, *(child.alive for child in children.values()))
+        _run(job, result, alive_reader, server, foreign)
     os.close(alive_reader)
     # Here as well as in the child: whichever comes first, the group is there before anybody kills it.
     with suppress(OSError):
@@ -283,14 +281,16 @@ def _read_log(path: Path) -> str:
             file.seek(-_LOG_LIMIT // 2, os.SEEK_END)
             cut = f"\n... {size - _LOG_LIMIT} bytes left out ...\n".encode()
             return (start + cut + file.read()).decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 
-def _run(job: Job, result: int, alive: int, server: int) -> NoReturn:
-    """The child, from its fork to its end."""
+def _run(job: Job, result: int, alive: int, server: int, foreign: tuple[int, ...]) -> NoReturn:
+    """The child, from its fork to its end. `foreign` are the server's descriptors, which would outlive it here."""
     code = 1
     try:
+        for descriptor in foreign:
+            os.close(descriptor)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setpgid(0, 0)
@@ -321,6 +321,8 @@ def _die_with(server: int, alive: int) -> None:
 
 def _call(job: Job) -> tuple[KilnError | None, str | None]:
     """Call the job's function: (None, None) or its error, with the traceback of one that was not made for people."""
+    # To report that all memory is taken takes some.
+    spare = bytearray(4 << 20)
     try:
         _isolate(job)
         module, _, name = job.function.partition(":")
@@ -331,8 +333,7 @@ def _call(job: Job) -> tuple[KilnError | None, str | None]:
     except KilnError as error:
         return _portable(error), None
     except MemoryError:
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        del spare
         return _out_of_memory(job), traceback.format_exc()
     except BaseException as error:
         if isinstance(error, OSError) and no_space(error):
@@ -342,10 +343,13 @@ def _call(job: Job) -> tuple[KilnError | None, str | None]:
 
 
 def _portable(error: KilnError) -> KilnError:
-    """The error, as a kind that the parent knows: it has not imported what the child has."""
-    if type(error).__module__ == KilnError.__module__:
-        return error
-    return KilnError(error.what, where=error.where, expected=error.expected, actual=error.actual, remedy=error.remedy)
+    """The error, of a kind and with parts that the parent can read: it has not imported what the child has."""
+    kind = type(error) if type(error).__module__ == KilnError.__module__ else KilnError
+    expected, actual, remedy = (
+        None if part is None else str(part) for part in (error.expected, error.actual, error.remedy)
+    )
+    where = error.where if error.where is None or type(error.where) is Position else str(error.where)
+    return kind(str(error.what), where=where, expected=expected, actual=actual, remedy=remedy)
 
 
 def _isolate(job: Job) -> None:

@@ -297,8 +297,8 @@ def _read(path: Path) -> _Tables:
             raise
         # A build was killed in a commit. To undo that is to write: here in a copy, by the next build in place.
         with tempfile.TemporaryDirectory() as folder:
-            for file in (journal, path):
-                shutil.copyfile(file, Path(folder, file.name))
+            for source in (journal, path):
+                shutil.copyfile(source, Path(folder, source.name))
             return _read_tables(Path(folder, path.name), "rw")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kiln.binaries.facts import Parameter
-from kiln.closure.interface import Argument
 from kiln.errors import PackagingError
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
+from kiln.manifest.interface import Argument
 from kiln.packaging.c_text import c_integer, field_name
 from kiln.packaging.record import Record
 

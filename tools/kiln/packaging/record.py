@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kiln.binaries.facts import Facts
-from kiln.closure.interface import Interface
+from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image
 
 

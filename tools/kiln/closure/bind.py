@@ -1,37 +1,17 @@
-"""Joins a variant's signature with the function's own parameter names: what a caller passes, and in which order."""
+"""bind: joins a variant's signature with the function's own parameter names into the variant's Interface."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from kiln.closure.slice import Closure, FunctionParameter
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.expression import Expression
+from kiln.manifest.interface import Argument, Interface
 from kiln.manifest.model import Value, Variant
 from kiln.manifest.names import check_parameter
 from kiln.manifest.signature import SignatureItem
-
-
-@dataclass(frozen=True, kw_only=True)
-class Argument:
-    """One argument that a caller passes, in order."""
-
-    name: str
-    type: str
-    """`*fp16` or `i32`"""
-    promise: int | None
-    """16, 1 or None; an argument with promise 1 is folded and has no parameter in the image"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interface:
-    """The arguments of one variant, and the constants that are compiled in."""
-
-    arguments: tuple[Argument, ...]
-    constants: Mapping[str, Value]
-    """constexpr parameter -> value, in the order of the function's parameters, without those left to their default"""
 
 
 def bind(variant: Variant, closure: Closure) -> Interface:

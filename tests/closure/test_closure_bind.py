@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from closure_scratch import HEADER, Scratch
 
-from kiln.closure.interface import Argument, Interface, bind
+from kiln.closure.bind import bind
 from kiln.closure.slice import Closure
 from kiln.errors import KilnError, ManifestError, Position
 from kiln.manifest.expression import parse_expression
+from kiln.manifest.interface import Argument, Interface
 from kiln.manifest.model import Kernel, Variant
 from kiln.manifest.signature import parse_signature
 

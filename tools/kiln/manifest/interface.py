@@ -1,0 +1,28 @@
+"""Interface: what the callers of a variant pass, by name, type and order, and what is compiled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kiln.manifest.model import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One argument that a caller passes, in order."""
+
+    name: str
+    type: str
+    """`*fp16` or `i32`"""
+    promise: int | None
+    """16, 1 or None; an argument with promise 1 is folded and has no parameter in the image"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """The arguments of one variant, and the constants that are compiled in."""
+
+    arguments: tuple[Argument, ...]
+    constants: Mapping[str, Value]
+    """constexpr parameter -> value, in the order of the function's parameters, without those left to their default"""
