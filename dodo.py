@@ -3,23 +3,27 @@
 Each rule makes the step of one image, of one target, or of the library: what it reads (`inputs`: digests by name), what
 a child process does (`call`), and what that makes (`outputs`, below `build/`). A step runs again when a named digest
 changed, or an output is not what was recorded; never because of a time stamp. `doit list` shows the tasks, and
-docs/architecture.md explains the rooms behind them. Tasks of your own go below: plain doit `task_*` functions.
+docs/architecture.md explains the rooms behind them.
+
+This file is also the module `kiln.graph`, which the dodo.py of other projects takes its rules from.
 """
 
 from kiln.compilers.request import ENVIRONMENT
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Call, Step
+from kiln.library import Library
+from kiln.manifest.model import Image
 from kiln.packaging import c_names, rust_names
 
 
 @rule("compile:<image>")
-def compile_image(library, image):
-    """compile one image, and keep it with its facts once every check has passed"""
+def compile_image(library: Library, image: Image) -> Step:
+    """compile one image, and keep it with its facts when it is what was declared"""
     paths = (library.image_path(image), library.facts_path(image))
     return Step(
         inputs=lambda: library.compile_inputs(image),
         call=lambda: Call(
-            function="kiln.jobs:compile_image",
+            function="kiln.compile_jobs:compile_image",
             arguments={
                 "request": library.request(image),
                 "expected": library.expected(image),
@@ -36,16 +40,16 @@ def compile_image(library, image):
 
 
 @rule("validate:<image>")
-def validate(library, image):
-    """hold an image's facts against its declaration and its target's limits"""
+def validate(library: Library, image: Image) -> Step:
+    """hold an image's facts against the limits of its target"""
     return Step(
         after=(f"compile:{image.id}",),
         inputs=lambda: library.validate_inputs(image),
         call=lambda: Call(
-            function="kiln.jobs:validate_image",
+            function="kiln.compile_jobs:validate_image",
             arguments={
                 "facts": library.build / library.facts_path(image),
-                "expected": library.expected(image),
+                "image_id": image.id,
                 "target": library.target(image),
                 "report": library.report_path(image),
             },
@@ -56,14 +60,14 @@ def validate(library, image):
 
 
 @rule("objcopy:<image>")
-def objcopy(library, image):
+def objcopy(library: Library, image: Image) -> Step:
     """wrap an image in a host object: read-only, aligned, under its own symbol"""
     manifest, output = library.manifest, f"objects/{c_names.data_member(image.variant.id, image.target)}"
     return Step(
         after=(f"compile:{image.id}",),
         inputs=lambda: library.objcopy_inputs(image),
         call=lambda: Call(
-            function="kiln.jobs:copy_image",
+            function="kiln.package_jobs:copy_image",
             arguments={
                 "image": library.build / library.image_path(image),
                 "kind": library.target(image).kind,
@@ -78,14 +82,14 @@ def objcopy(library, image):
 
 
 @rule("record:<target>")
-def record(library, target):
+def record(library: Library, target: str) -> Step:
     """compile the records of one target's images: what C programs read of an image"""
     images = library.images_for(target)
     return Step(
-        after=tuple(f"validate:{image.id}" for image in images),
+        after=library.measured(images),
         inputs=lambda: {**library.package_inputs(images), **library.compiler_inputs()},
         call=lambda: Call(
-            function="kiln.jobs:compile_records",
+            function="kiln.package_jobs:compile_records",
             arguments={
                 "sources": library.record_sources(images),
                 "library": library.manifest.library,
@@ -99,13 +103,13 @@ def record(library, target):
 
 
 @rule("table")
-def table(library):
+def table(library: Library) -> Step:
     """compile the tables that list images, and the fixed C runtime"""
     names = [(image.variant.id, image.target) for image in library.images]
     return Step(
         inputs=lambda: {**library.table_inputs(names), **library.compiler_inputs()},
         call=lambda: Call(
-            function="kiln.jobs:compile_tables",
+            function="kiln.package_jobs:compile_tables",
             arguments={
                 "images": names,
                 "library": library.manifest.library,
@@ -119,18 +123,18 @@ def table(library):
 
 
 @rule("archive:all")
-def archive(library):
+def archive(library: Library) -> Step:
     """the static archive of every image"""
     return _archive(library, None)
 
 
 @rule("archive:<target>")
-def archive_target(library, target):
+def archive_target(library: Library, target: str) -> Step:
     """a static archive of one target's images"""
     return _archive(library, target)
 
 
-def _archive(library, target):
+def _archive(library: Library, target: str | None) -> Step:
     images = library.images if target is None else library.images_for(target)
     targets = library.manifest.targets if target is None else (target,)
     name = library.manifest.library
@@ -145,7 +149,7 @@ def _archive(library, target):
         after=objects,
         inputs=lambda: library.archive_inputs(objects, members),
         call=lambda: Call(
-            function="kiln.jobs:archive",
+            function="kiln.package_jobs:archive",
             arguments={
                 "members": [(member, library.build / "objects" / member) for member in members],
                 "ar": library.host_tools.ar,
@@ -157,13 +161,13 @@ def _archive(library, target):
 
 
 @rule("header:c")
-def header(library):
+def header(library: Library) -> Step:
     """the C headers, with the runtime's sources"""
     return Step(
-        after=tuple(f"validate:{image.id}" for image in library.images),
+        after=library.measured(library.images),
         inputs=lambda: library.package_inputs(library.images),
         call=lambda: Call(
-            function="kiln.jobs:render_c",
+            function="kiln.package_jobs:render_c",
             arguments={"sources": library.record_sources(library.images), "manifest": library.manifest},
         ),
         outputs=c_names.header_files(library.manifest.library),
@@ -171,14 +175,14 @@ def header(library):
 
 
 @rule("crate")
-def crate(library):
+def crate(library: Library) -> Step:
     """the Rust crate, with every image in it"""
     folder = f"rust/{library.manifest.library}"
     return Step(
-        after=tuple(f"validate:{image.id}" for image in library.images),
+        after=library.measured(library.images),
         inputs=lambda: library.package_inputs(library.images),
         call=lambda: Call(
-            function="kiln.jobs:render_rust",
+            function="kiln.package_jobs:render_rust",
             arguments={
                 "sources": library.record_sources(library.images),
                 "manifest": library.manifest,

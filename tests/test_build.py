@@ -303,7 +303,7 @@ def test_the_place_of_the_project_changes_no_byte(built: Project, tmp_path: Path
 def test_killed_at_any_instant_the_next_build_ends_the_same(built: Project, tmp_path: Path) -> None:
     """kill -9 at several moments: no process stays, what was finished is kept, and the result is a clean build's."""
     project = Project.create(tmp_path / "killed")
-    kept = 0
+    kept: list[int] = []
     for delay in (0.3, 0.7, 1.0, 1.3, 1.6):
         process = start(project)
         time.sleep(delay)
@@ -313,7 +313,8 @@ def test_killed_at_any_instant_the_next_build_ends_the_same(built: Project, tmp_
         while processes_in(project.folder) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not processes_in(project.folder)
-        kept = max(kept, len(project.files("build/images")) if (project.folder / "build/images").exists() else 0)
+        kept.append(len(project.files("build/images")) if (project.folder / "build/images").exists() else 0)
+    assert kept == sorted(kept)
     result = project.doit().expect()
     assert result.counts["built"] + result.counts["up to date"] == built.doit().counts["up to date"]
     assert contents(project) == contents(built)
@@ -360,6 +361,108 @@ def test_a_wrong_manifest_stops_everything_before_it_starts(built: Project, old:
     built.doit().expect(message, "remedy: ", code=3)
     built.doit("list").expect(message, code=3)
     assert contents(built) == before
+
+
+def test_a_lost_state_leaves_no_file_of_what_is_gone(built: Project) -> None:
+    (built.folder / "build/.kiln/state.sqlite").unlink()
+    built.edit("kernels.yaml", "[128, 256]", "[128]")
+    built.doit().expect("0 failed")
+    assert not [name for name in built.files() if "_256" in name]
+
+
+def test_a_damaged_image_with_its_old_time_stamp_is_not_packaged(built: Project) -> None:
+    """Size and time stamp say that it is fresh; the step that reads it compares the bytes."""
+    image = built.folder / "build/images/sm_80/scale_fp32_128.cubin"
+    stat = image.stat()
+    data = image.read_bytes()
+    image.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(image, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (built.folder / "build/objects/scale_fp32_128__sm_80.data.o").unlink()
+    built.doit().expect(
+        "FAILED objcopy:scale_fp32_128@sm_80", "not what an earlier step made", "remedy: delete", code=1
+    )
+    image.unlink()
+    built.doit().expect("0 failed")
+    assert image.read_bytes() == data
+
+
+def test_an_edited_rule_runs_its_steps_and_no_others(built: Project) -> None:
+    rule = """
+
+from kiln.doit_plugin.rules import rule
+from kiln.engine.step import Call, Step
+
+
+@rule("size")
+def size(library):
+    \"\"\"how large the archive is\"\"\"
+    return Step(
+        after=("archive:all",),
+        inputs=lambda: {"archive": library.outputs(["archive:all"])},
+        call=lambda: Call(
+            function="kiln.package_jobs:archive",
+            arguments={
+                "members": [("one.o", library.build / "objects/registry.o")],
+                "ar": library.host_tools.ar,
+                "output": NAME,
+            },
+        ),
+        outputs=(NAME,),
+    )
+
+
+NAME = "extra/one.a"
+"""
+    built.write("dodo.py", built.read("dodo.py") + rule)
+    assert built.doit().expect("size").counts["built"] == 1
+    built.edit("dodo.py", "NAME = ", "# where it goes\nNAME = ")
+    assert built.doit().expect().counts["built"] == 0
+    built.edit("dodo.py", '("one.o"', '("two.o"')
+    assert built.doit().expect().counts["built"] == 1
+    built.edit("dodo.py", "extra/one.a", "extra/two.a")
+    assert built.doit().expect().counts["built"] == 1
+    assert {name for name in built.files() if name.startswith("extra/")} == {"extra/two.a"}
+
+
+def test_a_fault_in_one_rule_costs_its_steps_only(built: Project) -> None:
+    broken = """
+
+from kiln.doit_plugin.rules import rule
+from kiln.engine.step import Step
+
+
+@rule("broken")
+def broken(library):
+    \"\"\"a rule with a fault\"\"\"
+    return Step(inputs=lambda: {"x": 1 / 0}, call=lambda: None, outputs=("x",))
+"""
+    built.write("dodo.py", built.read("dodo.py") + broken)
+    built.edit("kernels/scale.py", "x * 2", "x * 7")
+    result = built.doit().expect("FAILED broken", "ZeroDivisionError", r"dodo\.py", "1 failed", code=1)
+    assert set(result.ran("compile")) == IMAGES
+    built.doit("list", "-s").expect("^R broken")
+
+
+def test_clean_waits_for_a_build(built: Project) -> None:
+    built.edit("kernels/scale.py", "x * 2", "x * 5")
+    first = start(built)
+    deadline = time.monotonic() + 20
+    while not (built.folder / "build/.kiln/tmp").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    built.doit("clean").expect("another build is running", f"process {first.pid}")
+    assert first.wait(timeout=60) == 0
+    assert built.files() == set()
+
+
+def test_an_option_that_the_target_cannot_serve_is_refused_where_it_stands(built: Project) -> None:
+    built.edit("kernels.yaml", "    grid:", "    options: {num_ctas: 2}\n    grid:")
+    built.doit("compile").expect(r"kernels\.yaml:13:5: scale_fp32_128@sm_80 cannot be built: num_ctas is 2", code=1)
+
+
+def test_what_a_kernel_prints_is_no_error_of_the_compiler(built: Project) -> None:
+    built.edit("kernels/scale.py", "    mask =", '    tl.static_print("relative error: small")\n    mask =')
+    built.doit("compile").expect("0 failed")
+    built.doit("-a", "-v", "2", "compile:scale_fp32_128@sm_80").expect("relative error: small")
 
 
 def test_a_kernel_that_misbehaves_on_import_fails_alone(built: Project) -> None:

@@ -27,9 +27,11 @@ def test_a_new_project_builds_as_it_stands(tmp_path: Path) -> None:
     project.doit().expect("^0 built")
 
 
-def test_its_graph_is_this_repositorys() -> None:
-    ours = (REPOSITORY / "dodo.py").read_text()
-    assert (REPOSITORY / "tools/kiln/project/template/dodo.py").read_text() == ours
+def test_its_graph_is_this_repositorys(tmp_path: Path) -> None:
+    """A new project takes its rules from the package, so that they are those of the Kiln that builds it."""
+    assert (REPOSITORY / "tools/kiln/graph.py").read_text() == (REPOSITORY / "dodo.py").read_text()
+    init(tmp_path)
+    assert "from kiln.graph import *" in (tmp_path / "dodo.py").read_text()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def filled(path: Path, count: int = 40) -> State:
     state = State(path)
     for index in range(count):
         state.record(f"compile:image{index}", row(f"{index:064}", f"images/{index}.cubin", f"images/{index}.json"))
-    state.set_task("mine", "key", {"a": [1, None, "ü"]})
+    state.note("mine", "key", {"a": [1, None, "ü"]})
     state.files.learned["/usr/bin/tool"] = ((1 << 40, 1_700_000_000_123_456_789, 1 << 50, 5), "a" * 64)
     state.commit_files()
     state.close()
@@ -57,7 +57,7 @@ def test_all_that_is_recorded_is_read_back(tmp_path: Path) -> None:
     assert read.rows == written.rows
     assert len(read.rows) == 41
     assert read.rows["compile:größe ☃@sm_80"] == row("x", "images/größe ☃.cubin")
-    assert read.tasks == {"mine": {"key": {"a": [1, None, "ü"]}}}
+    assert read.notes == {"mine": {"key": {"a": [1, None, "ü"]}}}
     assert dict(read.files._known) == {"/usr/bin/tool": ((1 << 40, 1_700_000_000_123_456_789, 1 << 50, 5), "a" * 64)}
     assert read.warnings == []
 
@@ -81,19 +81,18 @@ def test_rows_are_replaced_invalidated_and_dropped(tmp_path: Path) -> None:
     again = State(tmp_path / "state.sqlite")
     assert set(again.rows) == {"a"}
     assert not again.rows["a"].valid
-    assert again.rows["a"].digest == ""
     assert [output.path for output in again.rows["a"].outputs] == ["a.o"], "the outputs are still ours to remove"
 
 
 def test_values_of_doit_are_dropped_by_task(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite")
-    state.set_task("a", "one", 1)
-    state.set_task("a", "two", 2)
-    state.set_task("b", "one", 3)
-    state.drop_task("a")
-    state.drop_task("no such task")
+    state.note("a", "one", 1)
+    state.note("a", "two", 2)
+    state.note("b", "one", 3)
+    state.drop_notes("a")
+    state.drop_notes("no such task")
     state.close()
-    assert State(tmp_path / "state.sqlite").tasks == {"b": {"one": 3}}
+    assert State(tmp_path / "state.sqlite").notes == {"b": {"one": 3}}
 
 
 def test_a_path_that_is_no_text_is_not_kept(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ connection.execute("PRAGMA synchronous=OFF")
 connection.execute("PRAGMA cache_size=1")
 connection.execute("BEGIN")
 connection.execute("UPDATE steps SET row = '[]'")
-connection.executemany("INSERT INTO steps VALUES (?, '', '[]')", [(f"new{i}" * 100,) for i in range(1000)])
+connection.executemany("INSERT INTO steps VALUES (?, '[]')", [(f"new{i}" * 100,) for i in range(1000)])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -286,7 +285,7 @@ def test_damage_that_only_a_write_meets_is_mended_with_what_was_read(tmp_path: P
     assert "was damaged" in again.warnings[0]
     last = State(path)
     assert len(last.rows) == 110
-    assert last.tasks == state.tasks
+    assert last.notes == state.notes
     assert last.warnings == []
 
 
@@ -355,7 +354,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_reading_makes_and_changes_no_file(tmp_path: Path) -> None:
     missing = State(tmp_path / "none" / "state.sqlite")
-    assert (missing.rows, missing.tasks, missing.warnings) == ({}, {}, [])
+    assert (missing.rows, missing.notes, missing.warnings) == ({}, {}, [])
     missing.close()
     assert not (tmp_path / "none").exists()
     filled(tmp_path / "some" / "state.sqlite")

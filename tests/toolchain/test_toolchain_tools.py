@@ -12,7 +12,7 @@ import pytest
 from kiln.digests import FileDigests
 from kiln.errors import ToolchainError
 from kiln.toolchain.targets import TARGETS
-from kiln.toolchain.tools import Triton, find_host_tools, find_triton
+from kiln.toolchain.tools import HostTools, Triton, find_triton
 
 
 def triton_folder(folder: Path) -> Triton:
@@ -92,12 +92,17 @@ def test_missing_host_tools_name_their_package(tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     native = f"{os.uname().machine}-linux-gnu"
     with pytest.raises(ToolchainError, match="apt-get install binutils"):
-        find_host_tools(native)
+        _ = HostTools(host=native).ar
+    with pytest.raises(ToolchainError, match="apt-get install gcc"):
+        _ = HostTools(host=native).cc
     other = "aarch64-linux-gnu" if native.startswith("x86_64") else "x86_64-linux-gnu"
     with pytest.raises(ToolchainError) as caught:
-        find_host_tools(other)
+        _ = HostTools(host=other).objcopy
     assert f"{other}-objcopy is missing" in str(caught.value)
     assert f"install binutils-{other.replace('_', '-')}" in str(caught.value)
+    monkeypatch.setenv("CC", "ccache gcc")
+    with pytest.raises(ToolchainError, match="one program, without arguments"):
+        _ = HostTools(host=native).cc
 
 
 def test_host_tools_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,4 +110,12 @@ def test_host_tools_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     mine.write_text("#!/bin/sh\n")
     mine.chmod(0o755)
     monkeypatch.setenv("OBJCOPY", str(mine))
-    assert find_host_tools(f"{os.uname().machine}-linux-gnu").objcopy == mine
+    assert HostTools(host=f"{os.uname().machine}-linux-gnu").objcopy == mine
+
+
+def test_the_c_compiler_is_known_by_its_parts() -> None:
+    assert set(HostTools(host=f"{os.uname().machine}-linux-gnu").compiler_components(FileDigests({}))) == {
+        "cc",
+        "cc1",
+        "as",
+    }

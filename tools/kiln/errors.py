@@ -49,6 +49,11 @@ class KilnError(Exception):
         details = (("expected", self.expected), ("actual", self.actual), ("remedy", self.remedy))
         return "\n".join([head, *(f"  {label}: {text}" for label, text in details if text)])
 
+    def filled(self, *, where: Position | str | None = None, actual: str | None = None) -> KilnError:
+        """The same error with what it left open: whoever catches it often knows more than whoever raised it."""
+        parts = (self.what, self.where or where, self.expected, self.actual or actual, self.remedy)
+        return _rebuild(type(self), *parts)
+
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross the pipe from a child, so they pickle with all their parts."""
         return (_rebuild, (type(self), self.what, self.where, self.expected, self.actual, self.remedy))

@@ -6,6 +6,8 @@ rules of dodo.py are written with both.
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,18 +22,42 @@ from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
+from kiln.errors import ToolchainError
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.record import Source
 from kiln.toolchain.targets import Target, find
-from kiln.toolchain.tools import HostTools, Triton, find_host_tools, find_triton
+from kiln.toolchain.tools import HostTools, Triton, find_triton
 
-COMPILING = ("closure", "compilers", "binaries", "toolchain", "jobs.py")
-"""the parts of Kiln that decide what an image and its facts are"""
-PACKAGING = ("manifest", "binaries", "packaging", "jobs.py")
-"""the parts of Kiln that decide what a package looks like"""
+COMPILING = (
+    "closure",
+    "compilers",
+    "binaries",
+    "toolchain",
+    "manifest",
+    "digests.py",
+    "compile_jobs.py",
+    "engine/forkserver.py",
+    "engine/pool.py",
+)
+"""the parts of Kiln that decide what an image and its facts are: at least what `compile_jobs` imports"""
+PACKAGING = (
+    "packaging",
+    "binaries",
+    "toolchain",
+    "manifest",
+    "digests.py",
+    "package_jobs.py",
+    "engine/forkserver.py",
+    "engine/pool.py",
+)
+"""the parts that decide what packages look like: at least what `package_jobs` imports"""
+READERS = ("elftools", "msgpack")
+"""packages of others that read images"""
+TEMPLATES = ("jinja2", "elftools")
+"""packages of others that packages are rendered and checked with"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +157,7 @@ class Library:
             **requests.components(self.request(image)),
             **self._compiler(image.target),
             "entry": image.variant.kernel.function,
-            "kiln": self._own_code(COMPILING),
+            **self._code(COMPILING, READERS),
         }
 
     def _compiler(self, target: str) -> dict[str, str]:
@@ -163,16 +189,16 @@ class Library:
         """The facts and what they are held against."""
         return {
             "facts": self.output(f"compile:{image.id}", self.facts_path(image)),
-            "expected": digest_json(plain(self.expected(image))),
-            "kiln": self._own_code(COMPILING),
+            "target": digest_json(plain(self.target(image))),
+            **self._code(COMPILING, READERS),
         }
 
     # -- packaging
 
     @cached_property
     def host_tools(self) -> HostTools:
-        """objcopy, ar and cc of the manifest's host. Raises ToolchainError naming the package of a missing one."""
-        return find_host_tools(self.manifest.host)
+        """objcopy, ar and cc of the manifest's host."""
+        return HostTools(host=self.manifest.host)
 
     def output(self, task: str, path: str) -> str:
         """Digest of an output as it was published; tells only whether it changed, so a missing one has a word."""
@@ -197,31 +223,29 @@ class Library:
             "library": self.manifest.library,
             "host": self.manifest.host,
             "objcopy": self.state.files.of(self.host_tools.objcopy),
-            "kiln": self._own_code(PACKAGING),
+            **self._code(PACKAGING, TEMPLATES),
         }
 
     def package_inputs(self, images: Sequence[Image]) -> dict[str, str]:
         """The records of some images: their facts joined with their declarations."""
         return {
             "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
-            "declarations": digest_json(
-                [plain(image) | {"interface": plain(self.interface(image))} for image in images]
-            ),
+            "declarations": digest_json([[image.target, self._declaration(image)] for image in images]),
             "library": self.manifest.library,
             "version": self.version,
-            "kiln": self._own_code(PACKAGING),
+            **self._code(PACKAGING, TEMPLATES),
         }
 
     def compiler_inputs(self) -> dict[str, str]:
         """The host's C compiler."""
-        return {"host": self.manifest.host, "cc": self.state.files.of(self.host_tools.cc)}
+        return {"host": self.manifest.host, **self.host_tools.compiler_components(self.state.files)}
 
     def table_inputs(self, names: Sequence[tuple[str, str]]) -> dict[str, str]:
         """Which images there are, and Kiln's templates and runtime."""
         return {
             "images": digest_json([list(name) for name in names]),
             "library": self.manifest.library,
-            "kiln": self._own_code(PACKAGING),
+            **self._code(PACKAGING, TEMPLATES),
         }
 
     def archive_inputs(self, tasks: Iterable[str], members: Sequence[str]) -> dict[str, str]:
@@ -230,7 +254,7 @@ class Library:
             "objects": self.outputs(tasks),
             "members": digest_json(list(members)),
             "ar": self.state.files.of(self.host_tools.ar),
-            "kiln": self._own_code(PACKAGING),
+            **self._code(PACKAGING, TEMPLATES),
         }
 
     def record_sources(self, images: Sequence[Image]) -> list[Source]:
@@ -245,14 +269,55 @@ class Library:
             for image in images
         ]
 
-    def _own_code(self, parts: tuple[str, ...]) -> str:
-        if parts not in self._own_digests:
-            self._own_digests[parts] = self.state.files.of_all(_files(parts))
-        return self._own_digests[parts]
+    def measured(self, images: Iterable[Image]) -> tuple[str, ...]:
+        """The tasks after which the images and their facts are there, and are known to be fit for their targets."""
+        return tuple(f"{kind}:{image.id}" for image in images for kind in ("compile", "validate"))
+
+    def _declaration(self, image: Image) -> str:
+        """Digest of all that packages say of a variant, whatever it is built for."""
+        variant = image.variant
+        if variant.id not in self._declarations:
+            kernel = variant.kernel
+            if kernel.key not in self._kernels:
+                # Tests and tuning read these three; no package says them.
+                said = dataclasses.replace(kernel, tolerance={}, reference=None, problems=())
+                self._kernels[kernel.key] = digest_json(plain(said))
+            own = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)}
+            own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image)}
+            self._declarations[variant.id] = digest_json(plain(own))
+        return self._declarations[variant.id]
 
     @cached_property
-    def _own_digests(self) -> dict[tuple[str, ...], str]:
+    def _declarations(self) -> dict[str, str]:
         return {}
+
+    @cached_property
+    def _kernels(self) -> dict[str, str]:
+        return {}
+
+    def _code(self, parts: tuple[str, ...], packages: tuple[str, ...]) -> dict[str, str]:
+        """Digests of Kiln's own code, and of the Python packages of others, that a step runs."""
+        if parts not in self._own_code:
+            found = {"kiln": self.state.files.of_all(_files(parts))}
+            found |= {name: self.state.files.of_all(_package(name)) for name in packages}
+            self._own_code[parts] = found
+        return self._own_code[parts]
+
+    @cached_property
+    def _own_code(self) -> dict[tuple[str, ...], dict[str, str]]:
+        return {}
+
+
+def _package(name: str) -> dict[str, Path]:
+    """An installed package's files. Raises ToolchainError when it is not there."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ToolchainError(
+            f"the Python package {name} is not installed",
+            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
+        )
+    folder = Path(spec.origin).parent
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.py"))}
 
 
 def _files(parts: Iterable[str]) -> dict[str, Path]:

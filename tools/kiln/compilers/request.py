@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kiln.closure.slice import Closure
 from kiln.digests import digest_json
-from kiln.errors import Position
+from kiln.errors import ManifestError, Position
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image, Value
 from kiln.toolchain.targets import Target
@@ -54,12 +54,16 @@ class CompilerMetadata:
 
 
 def compile_request(image: Image, target: Target, closure: Closure, interface: Interface) -> CompileRequest:
-    """The request for one image. Options that mean nothing to the target's vendor are left out."""
+    """The request for one image. Options that mean nothing to the target's vendor are left out.
+
+    Raises ManifestError for an option that the target cannot serve.
+    """
+    _check_options(image, target)
     foreign = AMD_ONLY if target.vendor == "nvidia" else NVIDIA_ONLY
     options = {name: value for name, value in image.variant.options.items() if name not in foreign}
-    if target.kind == "ptx":
+    if target.ptx_version is not None:
         # Left alone, Triton writes the ISA of its newest ptxas, which drivers in use refuse.
-        options.setdefault("ptx_version", target.ptx_version or 80)
+        options.setdefault("ptx_version", target.ptx_version)
     else:
         options.pop("ptx_version", None)
     return CompileRequest(
@@ -70,6 +74,23 @@ def compile_request(image: Image, target: Target, closure: Closure, interface: I
         options=options,
         declared=image.variant.kernel.position,
     )
+
+
+def _check_options(image: Image, target: Target) -> None:
+    """Clusters and programmatic dependent launch came with sm_90 (CUDA C++ Programming Guide)."""
+    options = image.variant.options
+    asked = {"num_ctas": options.get("num_ctas", 1) != 1, "launch_pdl": bool(options.get("launch_pdl", False))}
+    able = target.vendor == "nvidia" and isinstance(target.arch, int) and target.arch >= 90
+    for name, is_asked in asked.items():
+        if is_asked and not able:
+            kernel = image.variant.kernel
+            raise ManifestError(
+                f"{image.id} cannot be built: {name} is {options[name]}",
+                where=kernel.positions.get("options", kernel.position),
+                expected="a target of sm_90 or later",
+                actual=target.name,
+                remedy=f"leave {name} out, or take {target.name} out of `targets`",
+            )
 
 
 def components(request: CompileRequest) -> dict[str, str]:

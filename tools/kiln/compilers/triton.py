@@ -106,31 +106,27 @@ def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMeta
 
 def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileError:
     """What went wrong as people read it: the stage, the kernel's line, the diagnostic lines and nothing else."""
-    where: Position = request.closure.position
     if isinstance(error, CompilationError):
         # The innermost cause is where the fault is; the outer ones are the calls that lead there.
         while isinstance(error.__cause__, CompilationError):
             error = error.__cause__
-        where = _locate(request, error) or where
-        what, detail = _root(error), _excerpt(error)
-    elif isinstance(error, PTXASError):
+        what = "\n".join([f"{stage}: {_root(error)}", *(f"    {line}" for line in _excerpt(error).splitlines())])
+        return CompileError(what, where=_locate(request, error) or request.closure.position)
+    if isinstance(error, PTXASError):
         # Its temporary file has another name in each image, and is gone; the log holds the PTX with those lines.
         lines = re.findall(r"^ptxas .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
         lines = [re.sub(r"^ptxas \S+\.ptx, line (\d+); (\w+) *:", r"line \1 of the PTX: \2:", line) for line in lines]
-        what, detail = "ptxas refused the code that Triton gave it", "\n".join(lines[:8])
-    else:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
-        if frames:
-            where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
-        detail = "\n".join(str(error).splitlines()[1:8])
-    return CompileError(
-        f"{stage}: {what}" + (f"\n{_indent(detail)}" if detail else ""),
-        where=where,
-        remedy="see the kernel's line above"
-        if isinstance(error, CompilationError)
-        else "the kernel's log holds all that the compilers printed",
-    )
+        return CompileError(
+            f"{stage}: ptxas refused the code that Triton gave it",
+            where=request.closure.position,
+            actual="; ".join(lines[:4]) or None,
+        )
+    first, *more = f"{type(error).__name__}: {error}".splitlines()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
+    where = request.declared if stage == "options" else request.closure.position
+    if frames:
+        where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
+    return CompileError("\n".join([f"{stage}: {first}", *(f"    {line}" for line in more[:7])]), where=where)
 
 
 def _root(error: CompilationError) -> str:
@@ -169,15 +165,14 @@ def _locate(request: CompileRequest, error: CompilationError) -> Position | None
     return None
 
 
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
-
-
 def printed_errors(log: Path) -> str | None:
     """The first lines that read like errors in what the compilers printed, or None: exit code 0 is no success.
 
-    LLVM reports some faults (inline assembly for another machine, say) on standard error alone, and goes on.
+    LLVM reports some faults (inline assembly for another machine, say) on standard error alone, and goes on. Lines are
+    told by how they begin, as compilers write them, for a kernel may print the word itself.
     """
     lines = log.read_text("utf-8", "replace").splitlines()
-    found = [line.strip() for line in lines if re.search(r"(^|\s)(fatal )?error\s*:", line, re.IGNORECASE)]
+    found = [
+        line.strip() for line in lines if re.match(r"(\S+:\d+:\d+: )?(LLVM |fatal )?error ?:", line, re.IGNORECASE)
+    ]
     return "; ".join(dict.fromkeys(found[:3])) or None

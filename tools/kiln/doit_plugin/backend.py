@@ -19,24 +19,24 @@ class StateBackend:
 
     def get(self, task_id: str, key: str) -> Any:
         """A task's value, or None."""
-        return self.state.tasks.get(task_id, {}).get(key)
+        return self.state.notes.get(task_id, {}).get(key)
 
     def set(self, task_id: str, key: str, value: Any) -> None:
         """Keep a task's value."""
-        self.state.set_task(task_id, key, value)
+        self.state.note(task_id, key, value)
 
     def in_(self, task_id: str) -> bool:
         """Whether anything is known of the task."""
-        return task_id in self.state.tasks or task_id in self.state.rows
+        return task_id in self.state.notes or task_id in self.state.rows
 
     def remove(self, task_id: str) -> None:
         """Forget a task: it runs again next time. The files of a step stay known, so that they can be cleaned up."""
-        self.state.drop_task(task_id)
+        self.state.drop_notes(task_id)
         self.state.invalidate(task_id)
 
     def remove_all(self) -> None:
         """Forget every task."""
-        for name in [*self.state.tasks, *self.state.rows]:
+        for name in [*self.state.notes, *self.state.rows]:
             self.remove(name)
 
     def dump(self) -> None:

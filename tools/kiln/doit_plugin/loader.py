@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,21 @@ from kiln.doit_plugin.backend import StateBackend
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.tasks import StepTask, group_task
 from kiln.engine.build import Build
+from kiln.engine.lock import build_lock
 from kiln.engine.state import State
 from kiln.engine.step import Step
 from kiln.errors import KilnError, did_you_mean
 from kiln.library import Library
 
 MANIFEST = "kernels.yaml"
-BUILD_FOLDER = "build"
-PRIVATE_FOLDER = ".kiln"
-"""below the build folder: state, lock, temporary files, logs of failures"""
+BUILD_FOLDER = Path("build")
+PRIVATE_FOLDER = BUILD_FOLDER / ".kiln"
+"""state, lock, temporary files, logs of failures"""
+STATE = PRIVATE_FOLDER / "state.sqlite"
 
-_EXPANDING = ("clean", "forget", "ignore", "reset-dep")
-"""commands of doit that act on a group's direct subtasks only: a variant's name is replaced by those of its images"""
+_CHANGING = ("clean", "forget", "ignore", "reset-dep")
+"""Commands of doit that change what builds rely on. They act on a group's direct subtasks only: a variant's name is
+replaced by those of its images."""
 
 
 class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
@@ -38,15 +43,15 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def __init__(self) -> None:
         super().__init__()
         self.build: Build | None = None
-        self.known: set[str] = set()
-        """the names of all steps that the manifest asks for, selected or not"""
-        self.library: Library | None = None
+        self._lock = ExitStack()
+        self.makers: dict[str, tuple[Rule, Callable[[], Step]]] = {}
+        """every step that the manifest asks for, selected or not: its name, its rule, and how to make it"""
 
     def load_doit_config(self) -> dict[str, Any]:
         """Kiln's defaults for doit's options, under those of dodo.py's DOIT_CONFIG."""
         defaults = {
             "backend": "kiln",
-            "dep_file": str(Path(BUILD_FOLDER) / PRIVATE_FOLDER / "state.sqlite"),
+            "dep_file": str(STATE),
             "reporter": "kiln",
             "num_process": len(os.sched_getaffinity(0)),
             # One kernel that does not compile must not keep the others from being built.
@@ -57,38 +62,42 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
     def load_tasks(self, cmd: Any, pos_args: list[str]) -> list[Task]:
         """The tasks that `pos_args` select and need, or all; user tasks of dodo.py always."""
-        namespace: dict[str, Any] = self.namespace
-        rules = collect(namespace)
-        self.namespace = {name: value for name, value in namespace.items() if not hasattr(value, "kiln_rule")}
-        tasks: list[Task] = super().load_tasks(cmd, pos_args)
+        rules = collect(self.namespace)
+        self.namespace = {name: value for name, value in self.namespace.items() if not hasattr(value, "kiln_rule")}
+        own: list[Task] = super().load_tasks(cmd, pos_args)
         if not rules:
-            return tasks
+            return own
         backend = cmd.dep_manager.backend
-        build_folder = Path(BUILD_FOLDER).absolute()
-        private = build_folder / PRIVATE_FOLDER
-        state = backend.state if isinstance(backend, StateBackend) else State(private / "state.sqlite")
-        self.build = Build(state=state, root=build_folder, folder=private, size=1)
+        state = backend.state if isinstance(backend, StateBackend) else State(STATE)
+        self.build = Build(state=state, root=BUILD_FOLDER.absolute(), folder=PRIVATE_FOLDER.absolute(), size=1)
         try:
-            self.library = Library.load(Path(MANIFEST), build_folder, state)
+            library = Library.load(Path(MANIFEST), self.build.root, state)
         except KilnError as error:
             raise InvalidDodoFile(str(error)) from error
-        makers = {name: (rule, make) for rule in rules for name, make in rule.steps(self.library)}
-        self.known = set(makers)
-        groups = _groups(rules, self.library, list(makers))
-        self._check(pos_args, tasks, makers, groups)
-        if cmd.get_name() in _EXPANDING:
+        self.makers = {name: (rule, make) for rule in rules for name, make in rule.steps(library)}
+        groups = _groups(rules, library, list(self.makers))
+        self._check(pos_args, own, groups)
+        if cmd.get_name() in _CHANGING:
             pos_args[:] = _expand(pos_args, groups)
-        return [*self._tasks(pos_args, makers, groups, {task.name for task in tasks}), *tasks]
+            self._hold_lock(self.build)
+        return [*self._tasks(pos_args, groups, self.build), *own]
 
-    def _tasks(
-        self,
-        selection: Sequence[str],
-        makers: dict[str, tuple[Rule, Callable[[], Step]]],
-        groups: dict[str, list[str]],
-        own: set[str],
-    ) -> list[Task]:
+    def outputs(self) -> set[str]:
+        """What all steps of the manifest make, relative to the build folder."""
+        return {output for _, make in self.makers.values() for output in make().outputs}
+
+    def _hold_lock(self, build: Build) -> None:
+        """Keep the build folder from builds until this process ends: the command changes what they rely on."""
+        if build.root.exists():
+            try:
+                self._lock.enter_context(build_lock(build.lock, waiting=warn))
+            except KilnError as error:
+                raise InvalidDodoFile(str(error)) from error
+            build.state.refresh()
+
+    def _tasks(self, selection: Sequence[str], groups: dict[str, list[str]], build: Build) -> list[Task]:
         """Steps and groups that the selection needs; everything where the selection is not made of such names alone."""
-        assert self.build is not None
+        makers = self.makers
         wanted: Iterable[str] = makers
         if selection and all(name in makers or name in groups for name in selection):
             wanted = _expand(selection, groups)
@@ -104,13 +113,13 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             if name in steps:
                 rule = makers[name][0]
                 group = rule.kind if rule.kind in groups else None
-                made[name] = StepTask(name, steps[name], self.build, doc=rule.doc, group=group)
+                made[name] = StepTask(name, steps[name], build, doc=rule.doc, group=group)
+        docs = {rule.kind: rule.doc for rule, _ in reversed(makers.values())}
         listed: list[Task] = []
         for name, members in groups.items():
             if all(member in made for member in members):
                 kind, _, variant = name.partition(":")
-                docs = [rule.doc for rule, _ in makers.values() if rule.kind == kind]
-                doc = f"{variant} for every target" if variant else docs[0]
+                doc = f"{variant} for every target" if variant else docs[kind]
                 group = kind if variant else None
                 listed.append(group_task(name, [made[member] for member in members], doc=doc, group=group))
         # A group before its members, as doit itself lists them.
@@ -118,15 +127,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         everything = [*listed, *made.values()]
         return sorted(everything, key=lambda task: order[rule_kind(task.name)])
 
-    def _check(
-        self,
-        selection: Sequence[str],
-        own: Sequence[Task],
-        makers: dict[str, Any],
-        groups: dict[str, list[str]],
-    ) -> None:
+    def _check(self, selection: Sequence[str], own: Sequence[Task], groups: dict[str, list[str]]) -> None:
         """Refuse a name that is no task before anything is done, with the names that come near."""
-        names = {*makers, *groups, *(task.name for task in own)}
+        names = {*self.makers, *groups, *(task.name for task in own)}
         # A user's task may take options and positional arguments: what stands behind its name is its own affair.
         for argument in selection:
             if argument in {task.name for task in own}:
@@ -142,6 +145,11 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                 continue
             hint = did_you_mean(argument, sorted(names)) or "`doit list --all` shows every name"
             raise InvalidCommand(f"there is no task {argument!r}: {hint}")
+
+
+def warn(text: str) -> None:
+    """Tell people something that is no task's own affair."""
+    sys.stderr.write(f"kiln: {text}\n")
 
 
 def rule_kind(name: str) -> str:

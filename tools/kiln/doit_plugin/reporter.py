@@ -70,8 +70,8 @@ class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
             return
         finished = getattr(fail, "finished", None)
         lines = [f"FAILED {task.name}", *(f"  {line}" for line in text.splitlines())]
-        if finished is not None and finished.trace:
-            lines += [f"  {line}" for line in finished.trace.strip().splitlines()]
+        if trace := getattr(fail, "trace", None):
+            lines += [f"  {line}" for line in trace.strip().splitlines()]
         if task.step.origin:
             lines.append(f"  declared: {', '.join(task.step.origin)}")
         if finished is not None and finished.log is not None:

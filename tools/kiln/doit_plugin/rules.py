@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any
 
+from kiln.closure.digest import canonical
+from kiln.digests import digest_json
 from kiln.engine.step import Step
 from kiln.errors import KilnError
 from kiln.library import Library
@@ -37,12 +41,46 @@ class Rule:
         """Task name -> how to make its step, in order of declaration; nothing is made yet."""
         if self.pattern.endswith("<image>"):
             for image in library.manifest.images:
-                yield f"{self.kind}:{image.id}", partial(self.function, library, image)
+                yield f"{self.kind}:{image.id}", partial(self._make, library, image)
         elif self.pattern.endswith("<target>"):
             for target in library.manifest.targets:
-                yield f"{self.kind}:{target}", partial(self.function, library, target)
+                yield f"{self.kind}:{target}", partial(self._make, library, target)
         else:
-            yield self.pattern, partial(self.function, library)
+            yield self.pattern, partial(self._make, library)
+
+    def _make(self, library: Library, *subject: Any) -> Step:
+        """The step, with the rule itself among its inputs: an edit of the rule is an edit of what it makes."""
+        step = self.function(library, *subject)
+        return replace(step, inputs=lambda: {**step.inputs(), "rule": self.digest})
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the rule's function and of what else of its file it uses; comments and other rules do not count."""
+        statements = _statements(Path(self.function.__code__.co_filename))
+        pending, used = [self.function.__name__], dict[str, str]()
+        while pending:
+            name = pending.pop()
+            if name in statements and name not in used:
+                node = statements[name]
+                used[name] = "".join(canonical(node))
+                pending += [found.id for found in ast.walk(node) if isinstance(found, ast.Name)]
+        return digest_json(used)
+
+
+@cache
+def _statements(path: Path) -> dict[str, ast.stmt]:
+    """Name -> the statement at the top of a file that binds it."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            found |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name.partition(".")[0]: node for alias in node.names}
+    return found
 
 
 def rule(pattern: str) -> Callable[[Callable[..., Step]], Callable[..., Step]]:

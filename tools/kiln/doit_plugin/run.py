@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from doit.exceptions import TaskFailed, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
-from kiln.doit_plugin.loader import PRIVATE_FOLDER, KilnLoader
+from kiln.doit_plugin.loader import KilnLoader, warn
 from kiln.doit_plugin.tasks import StepTask
 from kiln.engine.build import Build, Finished
 from kiln.engine.lock import build_lock
@@ -25,10 +26,11 @@ from kiln.errors import KilnError
 class StepFailed(TaskFailed):  # type: ignore[misc]  # doit has no types
     """A step failed; `finished` says how. Its message is what reporters print."""
 
-    def __init__(self, error: KilnError, finished: Finished | None) -> None:
-        super().__init__(str(error))
-        self.error = error
+    def __init__(self, error: Exception, finished: Finished | None) -> None:
+        known = isinstance(error, KilnError)
+        super().__init__(str(error) if known else f"{type(error).__name__}: {error}")
         self.finished = finished
+        self.trace = finished.trace if finished else None if known else "".join(traceback.format_exception(error))
 
 
 class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
@@ -71,7 +73,8 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             return False
         try:
             self._build.start(task.name, task.step)
-        except KilnError as error:
+        except Exception as error:
+            # A fault in one rule, or in Kiln, costs that step only.
             self._build.fail(task.name)
             self._handle_task_error(node, StepFailed(error, None))
             return False
@@ -124,7 +127,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
         pdb: bool = False,
     ) -> int:
         loader = self.loader
-        if not isinstance(loader, KilnLoader) or loader.build is None or loader.library is None:
+        if not isinstance(loader, KilnLoader) or loader.build is None:
             # A dodo.py without rules is plain doit.
             result: int = super()._execute(
                 outfile, verbosity, always, continue_, "console" if reporter == "kiln" else reporter, 0, par_type,
@@ -138,7 +141,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 task = self.control.tasks[name]
                 for member in task.task_dep if task.has_subtask else [name]:
                     self.control.tasks[member].task_dep = []
-        library, build = loader.library, loader.build
+        build = loader.build
         build.size = max(1, num_process)
         # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -150,19 +153,18 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             chosen = kind(stream, {"failure_verbosity": failure_verbosity}) if isinstance(kind, type) else kind
             runner = StepRunner(build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
             try:
-                stack.enter_context(build_lock(library.build / PRIVATE_FOLDER / "lock", waiting=_warn))
+                stack.enter_context(build_lock(build.lock, waiting=warn))
                 stack.enter_context(build)
-                build.sweep(loader.known)
+                build.sweep(set(loader.makers), loader.outputs)
+                for warning in build.state.warnings:
+                    warn(warning)
                 code: int = runner.run_all(self.control.task_dispatcher())
                 build.state.commit_files()
                 build.state.close()
             except KilnError as error:
-                _warn(str(error))
+                warn(str(error))
                 code = 2
-            for warning in build.state.warnings:
-                _warn(warning)
+            except KeyboardInterrupt:
+                warn("stopped; what was finished is kept")
+                code = 128 + signal.SIGINT
             return code
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"kiln: {text}\n")

@@ -32,9 +32,9 @@ class Freshness:
     def __call__(self) -> bool:
         try:
             self._reasons = self._build.status(self._name, self._step).reasons
-        except KilnError as error:
+        except Exception as error:
             # The run command asks again and reports it as this task's failure; listings show it as a reason.
-            self._reasons = (str(error),)
+            self._reasons = (str(error) if isinstance(error, KilnError) else f"{type(error).__name__}: {error}",)
         return not self._reasons
 
     def __repr__(self) -> str:
@@ -53,7 +53,8 @@ class StepTask(Task):  # type: ignore[misc]  # doit has no types
         }
         super().__init__(
             name,
-            actions=[self.run_alone],
+            # Kiln's run command runs the step. doit's reporters show a task that has an action.
+            actions=[f"doit {name}"],
             targets=[shown(build.root / output) for output in step.outputs],
             task_dep=list(step.after),
             uptodate=[Freshness(build, name, step)],
@@ -61,14 +62,6 @@ class StepTask(Task):  # type: ignore[misc]  # doit has no types
             doc=doc,
             meta={key: value for key, value in meta.items() if value} or None,
         )
-
-    def run_alone(self) -> bool:
-        """Run the step and wait for it, for doit's own runner; Kiln's run command overlaps steps instead."""
-        self.build.start(self.name, self.step)
-        finished = self.build.finish()
-        if finished.error is not None:
-            print(finished.error)
-        return finished.error is None
 
     def clean(self, outstream: TextIO, dryrun: bool) -> None:
         """Remove the outputs that are there, and the folders that this empties."""

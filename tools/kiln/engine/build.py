@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,16 @@ class Build:
     ) -> None:
         self._pool.close()
 
-    def sweep(self, known: set[str]) -> list[str]:
+    @property
+    def lock(self) -> Path:
+        """The file that `lock.build_lock` takes for this build folder."""
+        return self._folder / "lock"
+
+    def sweep(self, known: set[str], outputs: Callable[[], set[str]] = set) -> list[str]:
         """Forget the steps that are not `known` any more, with all that they published, and clear old temporary files.
 
-        Returns the names of the steps that are gone.
+        Where the record of earlier builds is lost, what they left is told by its name: what is none of the `outputs` of
+        known steps, in the folders that those write to. Returns the names of the steps that are gone.
         """
         # A folder that cannot be removed is in nobody's way: each job's has a name of its own.
         shutil.rmtree(self._folder / "tmp", ignore_errors=True)
@@ -65,7 +72,16 @@ class Build:
             row = self.state.rows[name]
             remove(self.root, [output.path for output in row.outputs if output.path not in kept])
             self.state.drop(name)
+        if self.state.warnings or not self.state.rows:
+            self._remove_strangers(outputs())
         return gone
+
+    def _remove_strangers(self, outputs: set[str]) -> None:
+        for folder in {output.partition("/")[0] for output in outputs if "/" in output}:
+            top = self.root / folder
+            if top.is_dir() and not top.is_symlink():
+                found = {path.relative_to(self.root).as_posix() for path in top.rglob("*") if not path.is_dir()}
+                remove(self.root, found - outputs)
 
     @property
     def size(self) -> int:
@@ -95,8 +111,10 @@ class Build:
     def start(self, name: str, step: Step) -> None:
         """Start a step in a child. Raises KilnError when its inputs cannot be had."""
         status = self.status(name, step)
+        before = (self.state.rows.get(name) for name in step.after)
+        reads = {self.root / output.path: output.sha256 for row in before if row for output in row.outputs}
         # What is recorded in the end is what was asked here: an edit during the run makes the step stale again.
-        self._pool.start(name, step.call())
+        self._pool.start(name, step.call(), reads)
         self._running[name] = (step, status)
 
     def finish(self) -> Finished:

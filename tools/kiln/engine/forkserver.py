@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kiln.digests import digest_file
 from kiln.errors import KilnError, Position, no_space, os_failure
 
 _HEADER = struct.Struct("<Q")
@@ -41,6 +42,8 @@ class Job:
     function: str
     arguments: bytes
     """pickled: only the child reads them, so that what is wrong with them is that job's own failure"""
+    reads: tuple[tuple[str, str], ...]
+    """path and sha256 of what earlier steps published for this one; the child starts by comparing them"""
     preload: tuple[str, ...]
     environment: Mapping[str, str]
     seconds: float
@@ -325,6 +328,7 @@ def _call(job: Job) -> tuple[KilnError | None, str | None]:
     spare = bytearray(4 << 20)
     try:
         _isolate(job)
+        _verify(job.reads)
         module, _, name = job.function.partition(":")
         function = getattr(importlib.import_module(module), name)
         function(**pickle.loads(job.arguments), staging=job.folder / "out")
@@ -340,6 +344,23 @@ def _call(job: Job) -> tuple[KilnError | None, str | None]:
             return os_failure("a step cannot write its files", error, job.folder), None
         return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc()
     return None, None
+
+
+def _verify(reads: tuple[tuple[str, str], ...]) -> None:
+    """Refuse to work on from a file that is not the one that was published: its step would vouch for it."""
+    for path, sha256 in reads:
+        try:
+            actual = digest_file(Path(path))
+        except OSError as error:
+            raise os_failure("what an earlier step made cannot be read", error, path) from error
+        if actual != sha256:
+            raise KilnError(
+                "a file is not what an earlier step made, though its size and time stamp are",
+                where=path,
+                expected=f"sha256 {sha256}",
+                actual=f"sha256 {actual}",
+                remedy="delete the file and build again: it is made anew",
+            )
 
 
 def _portable(error: KilnError) -> KilnError:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -60,8 +61,10 @@ class Pool:
         """Whether another job may start."""
         return self.running < self.size
 
-    def start(self, name: str, call: Call) -> None:
+    def start(self, name: str, call: Call, reads: Mapping[Path, str] | None = None) -> None:
         """Start a job; `wait` returns it when it ends. `name` must be unique among those that run.
+
+        The job fails when a file of `reads` does not have the sha256 that stands beside it.
 
         Raises KilnError when it cannot be started; nothing is left of it then.
         """
@@ -82,6 +85,7 @@ class Pool:
             name=name,
             function=call.function,
             arguments=arguments,
+            reads=tuple((str(path), sha256) for path, sha256 in (reads or {}).items()),
             preload=call.preload,
             environment=dict(call.environment),
             seconds=call.seconds,

@@ -20,28 +20,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kiln.digests import FileDigests, FileState, digest_json
+from kiln.digests import FileDigests, FileState
 from kiln.errors import StateError, os_failure
 
-SCHEMA = 2
+SCHEMA = 3
 """Stored as SQLite's user_version; a file of another schema is set aside like an unreadable one."""
 
 _TABLES = """
-CREATE TABLE steps (name TEXT PRIMARY KEY, digest TEXT NOT NULL, row TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE steps (name TEXT PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, ctime_ns INTEGER, sha256 TEXT
 ) WITHOUT ROWID;
-CREATE TABLE doit (task TEXT, key TEXT, value TEXT, PRIMARY KEY (task, key)) WITHOUT ROWID;
+CREATE TABLE notes (owner TEXT, key TEXT, value TEXT, PRIMARY KEY (owner, key)) WITHOUT ROWID;
 """
-_PUT_STEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?)"
+_PUT_STEP = "INSERT OR REPLACE INTO steps VALUES (?, ?)"
 _PUT_FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)"
-_PUT_TASK = "INSERT OR REPLACE INTO doit VALUES (?, ?, ?)"
+_PUT_NOTE = "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)"
 
 _SURROUNDINGS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """SQLite's codes for a write that fails through no fault of the file"""
 
 _Tables = tuple["dict[str, Row]", dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
-"""steps by name, files by path, doit's values by task and key"""
+"""steps by name, files by path, notes by owner and key"""
 
 
 def is_below(name: str) -> bool:
@@ -72,10 +72,6 @@ class Row:
     """bytes: the child's largest resident set"""
     valid: bool = True
     """False once the step failed or was forgotten: its outputs are still ours to replace or to remove"""
-
-    @property
-    def digest(self) -> str:
-        return digest_json(self.components) if self.valid else ""
 
     def to_json(self) -> str:
         outputs = [[output.path, output.size, output.mtime_ns, output.sha256] for output in self.outputs]
@@ -171,8 +167,8 @@ class State:
         return FileDigests(self._tables[1])
 
     @property
-    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
-        """doit's own values, by task and key"""
+    def notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """what callers noted, by owner and key"""
         return self._tables[2]
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -196,14 +192,14 @@ class State:
         new = self.path.with_name(self.path.name + ".new")
         for path in (new, self._journal):
             path.unlink(missing_ok=True)
-        steps, files, tasks = self._tables
+        steps, files, notes = self._tables
         with closing(_open(new)) as connection:
             connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA};")
-            connection.executemany(_PUT_STEP, [(name, row.digest, row.to_json()) for name, row in steps.items()])
+            connection.executemany(_PUT_STEP, [(name, row.to_json()) for name, row in steps.items()])
             connection.executemany(_PUT_FILE, [(path, *state, sha) for path, (state, sha) in files.items()])
             connection.executemany(
-                _PUT_TASK,
-                [(task, key, json.dumps(value)) for task, values in tasks.items() for key, value in values.items()],
+                _PUT_NOTE,
+                [(owner, key, json.dumps(value)) for owner, values in notes.items() for key, value in values.items()],
             )
             connection.execute("COMMIT")
         new.replace(self.path)
@@ -237,7 +233,7 @@ class State:
 
     def record(self, name: str, row: Row) -> None:
         """Commit a step's row: once this returns, killing the process does not lose it. Raises StateError."""
-        self._write(_PUT_STEP, [(name, row.digest, row.to_json())])
+        self._write(_PUT_STEP, [(name, row.to_json())])
         self._tables[0][name] = row
 
     def invalidate(self, name: str) -> None:
@@ -261,16 +257,16 @@ class State:
             self._tables[1].update(learned)
             learned.clear()
 
-    def set_task(self, task: str, key: str, value: Any) -> None:
-        """Keep one of doit's own values."""
-        self._write(_PUT_TASK, [(task, key, json.dumps(value))])
-        self._tables[2].setdefault(task, {})[key] = value
+    def note(self, owner: str, key: str, value: Any) -> None:
+        """Keep a caller's value."""
+        self._write(_PUT_NOTE, [(owner, key, json.dumps(value))])
+        self._tables[2].setdefault(owner, {})[key] = value
 
-    def drop_task(self, task: str) -> None:
-        """Forget doit's own values of a task."""
-        if task in self.tasks:
-            self._write("DELETE FROM doit WHERE task = ?", [(task,)])
-            del self._tables[2][task]
+    def drop_notes(self, owner: str) -> None:
+        """Forget what was noted for an owner."""
+        if owner in self.notes:
+            self._write("DELETE FROM notes WHERE owner = ?", [(owner,)])
+            del self._tables[2][owner]
 
     def close(self) -> None:
         """Close the file; the state can still be read."""
@@ -312,10 +308,10 @@ def _read_tables(path: Path, mode: str) -> _Tables:
             path: ((size, mtime, inode, ctime), sha)
             for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")
         }
-        tasks: dict[str, dict[str, Any]] = {}
-        for task, key, value in connection.execute("SELECT task, key, value FROM doit"):
-            tasks.setdefault(task, {})[key] = json.loads(value)
-        return steps, files, tasks
+        notes: dict[str, dict[str, Any]] = {}
+        for owner, key, value in connection.execute("SELECT owner, key, value FROM notes"):
+            notes.setdefault(owner, {})[key] = json.loads(value)
+        return steps, files, notes
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -1,6 +1,6 @@
 """Finds the tools of a build and identifies each by its content: two tools with one version string are not the same.
 
-Nothing is imported or run here: a build that has nothing to do only asks for file stats.
+Nothing heavy is imported or run here: a build that has nothing to do asks for file stats, and cc for its parts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +49,7 @@ class Triton:
         core = {
             name: path
             for name, path in _sources(self.folder, self.folder).items()
-            if name.split("/")[0] not in ("backends", "profiler")
+            if not name.startswith(("backends/nvidia/", "backends/amd/", "profiler/"))
         }
         # The module is named after the interpreter's ABI (libtriton.so, libtriton.abi3.so, ...).
         core |= {path.name: path for path in sorted((self.folder / "_C").glob("libtriton*.so"))}
@@ -76,40 +77,62 @@ def find_triton() -> Triton:
     return Triton(folder=Path(spec.origin).parent)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostTools:
-    """objcopy, ar and cc for the host that the library is linked on."""
-
-    objcopy: Path
-    ar: Path
-    cc: Path
-
-
 _PACKAGES = {"objcopy": "binutils", "ar": "binutils", "gcc": "gcc"}
 _OVERRIDES = {"objcopy": "OBJCOPY", "ar": "AR", "gcc": "CC"}
 
 
-def find_host_tools(host: str) -> HostTools:
-    """The host's binutils and C compiler: OBJCOPY, AR and CC where they are set, else from PATH.
+@dataclass(frozen=True, kw_only=True)
+class HostTools:
+    """objcopy, ar and cc for the host that a library is linked on: OBJCOPY, AR and CC where they are set, else PATH.
 
-    `host` is a GNU triplet such as x86_64-linux-gnu. The plain names are taken when this machine is of that kind, the
-    prefixed ones (aarch64-linux-gnu-objcopy) otherwise. Raises ToolchainError naming the package of a missing tool.
+    `host` is a GNU triplet such as x86_64-linux-gnu. The plain names are taken where this machine is of that kind, the
+    prefixed ones (aarch64-linux-gnu-objcopy) elsewhere. Each is looked for when it is first asked for, and raises
+    ToolchainError naming its package when it is missing.
     """
-    native = host.split("-")[0] == os.uname().machine
-    prefix = "" if native else f"{host}-"
 
-    def find(tool: str) -> Path:
-        name = os.environ.get(_OVERRIDES[tool]) or prefix + tool
+    host: str
+
+    @cached_property
+    def objcopy(self) -> Path:
+        return self._find("objcopy")
+
+    @cached_property
+    def ar(self) -> Path:
+        return self._find("ar")
+
+    @cached_property
+    def cc(self) -> Path:
+        return self._find("gcc")
+
+    def compiler_components(self, files: FileDigests) -> dict[str, str]:
+        """Digests of the C compiler by part: what is called cc is a driver, and the work is done by what it calls."""
+        parts = {"cc": self.cc}
+        for part in ("cc1", "as"):
+            asked = [str(self.cc), f"-print-prog-name={part}"]
+            answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+            found = shutil.which(answer) if answer else None
+            if found:
+                parts[part] = Path(found)
+        return {part: files.of(path) for part, path in parts.items()}
+
+    def _find(self, tool: str) -> Path:
+        native = self.host.split("-")[0] == os.uname().machine
+        variable = _OVERRIDES[tool]
+        name = os.environ.get(variable) or ("" if native else f"{self.host}-") + tool
         found = shutil.which(name)
-        if found is None:
-            package = _PACKAGES[tool] + ("" if native else f"-{host}".replace("_", "-"))
+        if found is not None:
+            return Path(found)
+        if " " in name:
             raise ToolchainError(
-                f"{name} is missing: it is needed to build the host objects and archives",
-                remedy=f"install {package} (Debian, Ubuntu: apt-get install {package}), or set {_OVERRIDES[tool]}",
+                f"{variable} is {name!r}, and no program has that name",
+                expected="one program, without arguments",
+                remedy=f"name a script that calls it, or unset {variable}",
             )
-        return Path(found)
-
-    return HostTools(objcopy=find("objcopy"), ar=find("ar"), cc=find("gcc"))
+        package = _PACKAGES[tool] + ("" if native else f"-{self.host}".replace("_", "-"))
+        raise ToolchainError(
+            f"{name} is missing: it is needed to build the host objects and archives",
+            remedy=f"install {package} (Debian, Ubuntu: apt-get install {package}), or set {variable}",
+        )
 
 
 def _sources(folder: Path, root: Path) -> dict[str, Path]:

@@ -1,0 +1,66 @@
+"""What `compile` and `validate` do, each in a child of its own: plain data in, files below `staging` out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from kiln.binaries.checks import check_clean, check_image, check_limits, registers_of_block, require
+from kiln.binaries.expected import Expected
+from kiln.binaries.facts import Facts
+from kiln.binaries.measure import measure
+from kiln.compilers.request import CompileRequest
+from kiln.engine.forkserver import LOG_VARIABLE
+from kiln.errors import CompileError, ImageError
+from kiln.toolchain.targets import Target
+
+
+def compile_image(request: CompileRequest, expected: Expected, image: str, facts: str, staging: Path) -> None:
+    """Compile one image, measure it, hold it against its declaration, and write it with its facts.
+
+    Nothing is written unless it is what was declared, for an exit code of 0 is no proof: compilers have returned empty
+    and truncated files, and images with an error on standard error, with it.
+    """
+    from kiln.compilers.triton import compile_kernel, printed_errors
+
+    log, kind = Path(os.environ[LOG_VARIABLE]), request.target.kind
+    try:
+        compiled = compile_kernel(request)
+    except CompileError as error:
+        raise error.filled(actual=printed_errors(log)) from error
+    if printed := printed_errors(log):
+        raise CompileError(
+            "the compiler printed an error, and made an image all the same; it is refused",
+            where=request.closure.position,
+            actual=printed,
+            remedy="look for code that the target does not have, such as inline assembly for another machine",
+        )
+    try:
+        measured = measure(
+            compiled.data, kind=kind, user_parameters=len(expected.parameters), compiled=compiled.metadata
+        )
+        unclean = check_clean(compiled.data, kind)
+    except ImageError as error:
+        raise error.filled(where=request.image_id) from error
+    require([*check_image(measured, expected), *unclean], request.image_id)
+    _write(staging / image, compiled.data)
+    _write(staging / facts, measured.to_json().encode())
+
+
+def validate_image(facts: Path, image_id: str, target: Target, report: str, staging: Path) -> None:
+    """Hold an image's facts against what its target can do, and write down how much of that it uses."""
+    measured = Facts.from_json(facts.read_text("utf-8"))
+    require(check_limits(measured, target), image_id)
+    limits = {
+        "threads": [measured.threads, target.max_threads],
+        "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.max_shared],
+        "registers": [registers_of_block(measured, target), target.max_registers],
+    }
+    text = json.dumps({"image": image_id, "used_and_limit": limits}, indent=1, sort_keys=True)
+    _write(staging / report, text.encode() + b"\n")
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
