@@ -91,7 +91,7 @@ def record(library: Library, target: str) -> Step:
         call=lambda: Call(
             function="kiln.package_jobs:compile_records",
             arguments={
-                "sources": library.record_sources(images),
+                "declared": library.declared(images),
                 "library": library.manifest.library,
                 "host": library.manifest.host,
                 "cc": library.host_tools.cc,
@@ -168,7 +168,7 @@ def header(library: Library) -> Step:
         inputs=lambda: library.package_inputs(library.images),
         call=lambda: Call(
             function="kiln.package_jobs:render_c",
-            arguments={"sources": library.record_sources(library.images), "manifest": library.manifest},
+            arguments={"declared": library.declared(library.images), "manifest": library.manifest},
         ),
         outputs=c_names.header_files(library.manifest.library),
     )
@@ -184,7 +184,7 @@ def crate(library: Library) -> Step:
         call=lambda: Call(
             function="kiln.package_jobs:render_rust",
             arguments={
-                "sources": library.record_sources(library.images),
+                "declared": library.declared(library.images),
                 "manifest": library.manifest,
                 "version": library.version,
                 "folder": folder,

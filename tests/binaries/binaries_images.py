@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +18,8 @@ from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
 from kiln.compilers.request import CompilerMetadata
 from kiln.toolchain.targets import TARGETS, Kind
+from softmax_images import in_child
 
-HERE = Path(__file__).resolve().parent
-KERNELS = HERE.parents[1] / "kernels"
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 PTXAS = {"12.9": TOOLS / "ptxas", "13.4": TOOLS / "ptxas-blackwell"}
 
@@ -57,29 +54,27 @@ class Built:
 
 def build_images(folder: Path) -> dict[str, Built]:
     """Compile them all in a process of their own, so that this one loads no compiler."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, str(HERE / "binaries_compile.py"), str(KERNELS), str(folder)]
-    subprocess.run(command, check=True, env=environment, timeout=120)
+    in_child(Path(__file__).with_name("binaries_compile.py"), str(folder), TRITON_CACHE_DIR=str(folder / "cache"))
     kinds: tuple[Kind, ...] = ("cubin", "ptx", "hsaco")
     built = {}
     for kind in kinds:
         for path in sorted(folder.glob(f"*.{kind}")):
             report = json.loads(path.with_suffix(".json").read_text())
-            built[path.stem] = Built(name=path.stem, kind=kind, path=path, compiled=compiled(report))
+            metadata = CompilerMetadata(**{**report, "cluster": tuple(report["cluster"])})
+            built[path.stem] = Built(name=path.stem, kind=kind, path=path, compiled=metadata)
     return built
 
 
-def compiled(report: dict[str, Any] | None = None, **changes: Any) -> CompilerMetadata:
-    """The compiler's report; without one, that of a plain 128-thread kernel `k`."""
-    report = report or {"name": "k", "num_warps": 4, "warp_size": 32, "num_ctas": 1, "shared": 0}
+def compiled(**changes: Any) -> CompilerMetadata:
+    """A compiler's report of a plain 128-thread kernel `k`."""
     plain = CompilerMetadata(
-        entry=report["name"],
-        warps=report["num_warps"],
-        warp_size=report["warp_size"],
-        cluster=(report["num_ctas"], 1, 1),
+        entry="k",
+        warps=4,
+        warp_size=32,
+        cluster=(1, 1, 1),
         cooperative=False,
         pdl=False,
-        shared_dynamic=report["shared"],
+        shared_dynamic=0,
         global_scratch_bytes=0,
         global_scratch_align=1,
         profile_scratch_bytes=0,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kiln.binaries.checks import Finding
-from kiln.binaries.host_object import MACHINES, HostObject, check_host_object, read_host_object
+from kiln.binaries.host_object import HostObject, check_compiled_object, check_image_object, read_host_object
 from kiln.errors import ImageError
+from kiln.toolchain.hosts import HOSTS
 
 BLOB = bytes(range(256)) * 5
 RIGHT = (
@@ -41,7 +42,7 @@ def objcopy(folder: Path, *options: str, data: bytes = BLOB) -> Path:
 def check(obj: HostObject, *, data: bytes = BLOB, machine: int = 62) -> dict[str, Finding]:
     symbols = {"k_data": 0, "k_data_end": len(data)}
     sha256 = hashlib.sha256(data).hexdigest()
-    findings = check_host_object(obj, symbols=symbols, sha256=sha256, machine=machine)
+    findings = check_image_object(obj, symbols=symbols, sha256=sha256, machine=machine)
     return {finding.field: finding for finding in findings}
 
 
@@ -49,9 +50,10 @@ def test_the_right_call(tmp_path: Path) -> None:
     path = objcopy(tmp_path, *RIGHT)
     obj = read_host_object(path)
     assert obj == read_host_object(path.read_bytes())
-    assert obj.data == BLOB
-    assert (obj.machine, obj.section, obj.alignment, obj.stack_note) == (62, ".rodata", 64, "plain")
-    assert (obj.alloc, obj.writable, obj.executable) == (True, False, False)
+    (holder,) = obj.sections
+    assert holder.data == BLOB
+    assert (obj.machine, holder.name, holder.alignment, obj.stack_note) == (62, ".rodata", 64, "plain")
+    assert (holder.writable, holder.executable) == (False, False)
     assert {symbol.name: (symbol.value, symbol.section) for symbol in obj.symbols} == {
         "k_data": (0, ".rodata"),
         "k_data_end": (len(BLOB), ".rodata"),
@@ -109,11 +111,11 @@ def test_other_bytes_than_the_image(tmp_path: Path) -> None:
 def test_another_machine(tmp_path: Path) -> None:
     """The header of an object for the other host that Kiln packages for."""
     data = bytearray(objcopy(tmp_path, *RIGHT).read_bytes())
-    data[18] = MACHINES["aarch64-linux-gnu"]
+    data[18] = HOSTS["aarch64-linux-gnu"].machine
     obj = read_host_object(bytes(data))
     assert check(obj, machine=183) == {}
-    found = check(obj, machine=MACHINES["x86_64-linux-gnu"])
-    assert (found["machine"].expected, found["machine"].actual) == ("62", "183")
+    found = check(obj, machine=HOSTS["x86_64-linux-gnu"].machine)
+    assert (found["machine"].expected, found["machine"].actual) == ("ELF machine 62", "ELF machine 183")
 
 
 def test_every_cut_and_any_extra_byte_is_refused(tmp_path: Path) -> None:
@@ -131,7 +133,61 @@ def test_what_is_no_object(tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / "missing.o")
     with pytest.raises(ImageError, match="no ELF file"):
         read_host_object(b"!<arch>\n")
-    with pytest.raises(ImageError, match="does not hold its data in one section"):
-        read_host_object(
-            objcopy(tmp_path, "--add-section", ".more=blob", "--set-section-flags", ".more=alloc,contents")
-        )
+    subprocess.run(
+        ["gcc", "-x", "c", "-", "-o", "program"], check=True, cwd=tmp_path, input=b"int main(void) {return 0;}"
+    )
+    with pytest.raises(ImageError, match="this ELF file is no object file"):
+        read_host_object(tmp_path / "program")
+
+
+@pytest.mark.parametrize(
+    ("flags", "actual"), [(".more=alloc,contents", "2 .rodata .more"), (".rodata=contents,readonly", "0")]
+)
+def test_data_in_two_sections_or_in_none_that_is_loaded(tmp_path: Path, flags: str, actual: str) -> None:
+    obj = read_host_object(objcopy(tmp_path, *RIGHT))
+    assert check(obj) == {}
+    command = ["objcopy", "--add-section", ".more=blob", "--set-section-flags", flags, "blob.o"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    found = check(read_host_object(tmp_path / "blob.o"))
+    assert list(found) == ["sections"]
+    assert found["sections"].actual == actual
+
+
+SOURCE = """
+int defined = 1;
+static int internal = 1;
+extern int elsewhere;
+int *function(void) { return internal ? &elsewhere : &defined; }
+"""
+
+
+def compiled(folder: Path, *flags: str) -> HostObject:
+    command = ["gcc", "-fPIC", *flags, "-x", "c", "-", "-c", "-o", "compiled.o"]
+    subprocess.run(command, check=True, cwd=folder, input=SOURCE.encode())
+    return read_host_object(folder / "compiled.o")
+
+
+@pytest.mark.parametrize("name", ["defined", "function"])
+def test_a_compiled_object(tmp_path: Path, name: str) -> None:
+    """Data in several sections and any symbols are right in it."""
+    assert check_compiled_object(compiled(tmp_path), defines=name, machine=62) == []
+
+
+@pytest.mark.parametrize("name", ["internal", "elsewhere", "gone"])
+def test_a_symbol_that_no_other_object_can_use(tmp_path: Path, name: str) -> None:
+    (finding,) = check_compiled_object(compiled(tmp_path), defines=name, machine=62)
+    assert (finding.field, finding.expected, finding.actual) == ("symbols", name, "defined, function")
+
+
+def test_a_compiled_object_with_every_fault(tmp_path: Path) -> None:
+    """Intermediate code of the compiler in place of symbols, no note, another machine."""
+    obj = compiled(tmp_path, "-flto", "-fno-fat-lto-objects")
+    subprocess.run(["objcopy", "--remove-section", ".note.GNU-stack", "compiled.o"], check=True, cwd=tmp_path)
+    found = {
+        finding.field: finding
+        for finding in check_compiled_object(read_host_object(tmp_path / "compiled.o"), defines="defined", machine=183)
+    }
+    assert found.keys() == {"machine", "stack_note", "symbols"}
+    assert found["stack_note"].actual == "absent"
+    assert "-flto" in found["symbols"].remedy
+    assert [finding.field for finding in check_compiled_object(obj, defines="defined", machine=62)] == ["symbols"]

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmax_images import make_manifest
-
 from kiln.packaging import c_names
 from kiln.packaging.archive import make_archive
 from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.c_package import render_header
 from kiln.packaging.objcopy import make_object
 from kiln.packaging.record import Record
+from softmax_images import make_manifest
 
 HOST = "x86_64-linux-gnu"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")

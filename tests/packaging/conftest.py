@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import pytest
 from c_library import Package, build_package
-from softmax_images import make_records
 
 from kiln.packaging.record import Record
+from softmax_images import folded_images, make_records, softmax_images
 
 
 @pytest.fixture(scope="session")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+def _compiled(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    return make_records(tmp_path_factory.mktemp("images"), [*softmax_images(), *folded_images()])
+
+
+@pytest.fixture(scope="session")
+def records(_compiled: list[Record]) -> list[Record]:
     """softmax in fp32 and fp16 for sm_80, sm_90a, compute_80 and gfx942."""
-    return make_records(tmp_path_factory.mktemp("images"))
+    return _compiled[: len(softmax_images())]
+
+
+@pytest.fixture(scope="session")
+def folded(_compiled: list[Record]) -> list[Record]:
+    """softmax in fp32 for the same targets, with an argument that is promised to be 1 before two others."""
+    return _compiled[len(softmax_images()) :]
 
 
 @pytest.fixture(scope="session")

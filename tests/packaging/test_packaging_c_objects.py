@@ -365,7 +365,7 @@ def fake(folder: Path, script: str) -> Path:
 @pytest.mark.parametrize(
     ("script", "what"),
     [
-        ("exit 0", "did not make softmax_fp32_1024__sm_80.record.o"),
+        ("exit 0", "softmax_fp32_1024__sm_80.record.o is not what was asked for: the object file cannot be read"),
         ("for f in *.c; do : > ${f%.c}.o; done", "this is no ELF file"),
         ('gcc "$@" && truncate -s -1 *.record.o', "the file is cut short"),
         ("sed -i 's/__sm_80 = /__sm_81 = /' *.c; gcc \"$@\"", "lacks its symbol"),
@@ -385,8 +385,9 @@ def test_believes_no_exit_code(records: list[Record], tmp_path: Path, script: st
 def test_a_compiler_for_another_host(records: list[Record], tmp_path: Path) -> None:
     with pytest.raises(PackagingError) as caught:
         make_records(records[:1], "kernels", "aarch64-linux-gnu", tool("gcc"), tmp_path)
-    assert "gcc compiles for another machine than the library's host" in str(caught.value)
-    assert caught.value.expected == "ELF machine 183"
+    assert "the object is for another machine than the library's host" in str(caught.value)
+    assert (caught.value.expected, caught.value.actual) == ("ELF machine 183", "ELF machine 62")
+    assert "point CC to a compiler for that host" in (caught.value.remedy or "")
 
 
 def test_tells_what_the_compiler_says(records: list[Record], tmp_path: Path) -> None:

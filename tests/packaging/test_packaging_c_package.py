@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from c_library import Package, accepts, compile_program, run, standards
-from softmax_images import expression, make_kernel, make_manifest
 
 from kiln.binaries.facts import Parameter
 from kiln.errors import PackagingError
@@ -18,6 +18,7 @@ from kiln.manifest.interface import Argument, Interface
 from kiln.packaging import c_names
 from kiln.packaging.c_package import render_header
 from kiln.packaging.record import Record
+from softmax_images import expression, make_kernel, make_manifest
 
 USE = "#include <kernels/kernels.h>\n"
 
@@ -35,7 +36,18 @@ def remade(record: Record, **changes: Any) -> Record:
             arguments=tuple(Argument(name=name, type=type, promise=promise) for name, type, promise in arguments),
             constants=constants,
         )
-        sizes = {"*": 8, "i1": 1, "i8": 1, "i32": 4, "i64": 8, "u64": 8, "fp16": 2, "fp32": 4, "fp64": 8}
+        sizes = {
+            "*": 8,
+            "i1": 1,
+            "i8": 1,
+            "i32": 4,
+            "i64": 8,
+            "u64": 8,
+            "fp16": 2,
+            "fp32": 4,
+            "fp64": 8,
+            "nvTmaDesc": 8,
+        }
         parameters, end = [], 0
         for _, type, promise in arguments:
             if promise != 1:
@@ -132,8 +144,8 @@ def test_every_type_of_argument(records: list[Record], tmp_path: Path, standard:
     assert members(include) == [
         "bool flag; /* i1 */",
         "float scale; /* fp32 */",
-        "int32_t stride; /* i32, must be 1, which is compiled in */",
-        "uint16_t half; /* fp16 */",
+        "int32_t stride; /* i32, must be 1, which is compiled in: no image has it as a parameter */",
+        "uint16_t half; /* fp16, at 8 in the parameter buffer */",
         "int64_t new_; /* i64, value must be a multiple of 16 */",
         "void *x; /* *i8 */",
         "double eps; /* fp64 */",
@@ -141,6 +153,79 @@ def test_every_type_of_argument(records: list[Record], tmp_path: Path, standard:
         "int32_t n_rows; /* launch input, not passed to the kernel */",
     ]
     assert accepts(USE, "gcc", standard, "-I", include) == ""
+
+
+def packed(record: Record, values: dict[str, str], folder: Path) -> bytes:
+    """What the variant's _pack writes into a buffer full of ones, as a program under the sanitizers prints it."""
+    struct = f"kernels_{record.image.variant.id}"
+    assignments = "".join(f"args.{name} = {value};\n" for name, value in values.items())
+    source = f"""{USE}#include <stdio.h>
+int main(void) {{
+    struct {struct}_args args;
+    unsigned char buffer[{struct}_buffer_bytes];
+    memset(&args, 0xff, sizeof args);
+    memset(buffer, 0xff, sizeof buffer);
+    {assignments}
+    {struct}_pack(&args, buffer);
+    for (size_t i = 0; i < sizeof buffer; i++) printf("%02x", (unsigned)buffer[i]);
+    return 0;
+}}
+"""
+    folder.mkdir(exist_ok=True)
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I", render([record], folder))
+    return bytes.fromhex(run(compile_program(source, folder / "pack", *flags)))
+
+
+def test_packing_follows_the_images(folded: list[Record], tmp_path: Path) -> None:
+    """Real images whose third argument is folded: what follows lies 4 bytes lower in the buffer than in the struct."""
+    names = ["output_ptr", "input_ptr", "input_row_stride", "output_row_stride", "n_cols", "n_rows"]
+    values = dict(zip(names, ["(void *)0x1122", "(void *)0x3344", "1", "55", "66", "77"], strict=True))
+    for record in folded:
+        parameters = record.facts.parameters
+        assert [(item.offset, item.size) for item in parameters if item.role == "user"] == [
+            (0, 8),
+            (8, 8),
+            (16, 4),
+            (20, 4),
+        ]
+        expected = bytearray(record.facts.parameter_bytes)
+        for parameter, value in zip(parameters, (0x1122, 0x3344, 55, 66), strict=False):
+            expected[parameter.offset : parameter.offset + parameter.size] = value.to_bytes(parameter.size, "little")
+        assert packed(record, values, tmp_path / record.image.target) == expected
+    assert members(tmp_path / "sm_80" / "include") == [
+        "void *output_ptr; /* *fp32, [n_rows, n_cols], address must be a multiple of 16 */",
+        "void *input_ptr; /* *fp32, [n_rows, n_cols], address must be a multiple of 16 */",
+        "int32_t input_row_stride; /* i32, must be 1, which is compiled in: no image has it as a parameter */",
+        "int32_t output_row_stride; /* i32, at 16 in the parameter buffer */",
+        "int32_t n_cols; /* i32, at 20 in the parameter buffer */",
+        "int32_t n_rows; /* launch input, not passed to the kernel */",
+    ]
+
+
+def test_packing_behind_a_folded_first_argument(records: list[Record], tmp_path: Path) -> None:
+    """The struct has the pointer at 8 and the images have it at 0; structs of other images take no part in it."""
+    arguments = [("stride", "i32", 1), ("x", "*i32", None), ("n", "i32", None)]
+    record = remade(
+        records[0], arguments=arguments, inputs={}, grid=(expression("n"), expression("1"), expression("1"))
+    )
+    buffer = packed(record, {"stride": "1", "x": "(void *)0x0102030405060708", "n": "-2"}, tmp_path)
+    assert buffer == struct.pack("<Qi", 0x0102030405060708, -2)
+
+
+def test_the_buffer_holds_that_of_every_image(records: list[Record], tmp_path: Path) -> None:
+    """Images of one variant can have different hidden parameters; zeros stand for all of them."""
+    pair = records[:2]
+    facts = dataclasses.replace(pair[1].facts, parameter_bytes=pair[1].facts.parameter_bytes + 8)
+    text = (
+        render([pair[0], dataclasses.replace(pair[1], facts=facts)], tmp_path) / "kernels" / "kernels.h"
+    ).read_text()
+    assert pair[0].facts.parameter_bytes == 48
+    assert "enum { kernels_softmax_fp32_1024_buffer_bytes = 56 };" in text
+
+
+@pytest.mark.parametrize("standard", ["c99", "c17", "c++20"])
+def test_a_folded_argument_compiles_without_a_warning(folded: list[Record], tmp_path: Path, standard: str) -> None:
+    assert accepts(USE, "gcc", standard, "-I", render(folded, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("standard", ["c99", "c17", "c++20"])
@@ -236,29 +321,20 @@ def test_hostile_text_stays_in_comments(records: list[Record], tmp_path: Path) -
         assert accepts(USE, "gcc", standard, "-I", include) == ""
 
 
-def test_images_that_disagree(records: list[Record], tmp_path: Path) -> None:
-    other = records[1]
-    moved = tuple(
-        dataclasses.replace(parameter, offset=parameter.offset + 4) if index == 4 else parameter
-        for index, parameter in enumerate(other.facts.parameters)
-    )
-    changed = dataclasses.replace(other, facts=dataclasses.replace(other.facts, parameters=moved))
+@pytest.mark.parametrize("which", [0, 1])
+def test_parameters_that_no_struct_has(records: list[Record], tmp_path: Path, which: int) -> None:
+    """In one image of a variant: the one struct cannot serve it, whichever it is."""
+    pair = records[:2]
+    moved = list(pair[which].facts.parameters)
+    moved[4] = dataclasses.replace(moved[4], offset=28)
+    facts = dataclasses.replace(pair[which].facts, parameters=tuple(moved))
+    pair[which] = dataclasses.replace(pair[which], facts=facts)
     with pytest.raises(PackagingError) as caught:
-        render([records[0], changed], tmp_path)
-    assert "two images of one variant lay out its arguments in different ways" in str(caught.value)
-    assert "n_cols at 24 (4 bytes), as in softmax_fp32_1024@sm_80" in str(caught.value)
-    assert "n_cols at 28 (4 bytes), in softmax_fp32_1024@sm_90a" in str(caught.value)
-
-
-def test_parameters_that_no_struct_has(records: list[Record], tmp_path: Path) -> None:
-    record = records[0]
-    moved = tuple(
-        dataclasses.replace(parameter, offset=parameter.offset + 4) if index == 4 else parameter
-        for index, parameter in enumerate(record.facts.parameters)
+        render(pair, tmp_path)
+    assert str(caught.value).startswith(
+        f"{pair[which].image.id}: the image has argument 'n_cols' where no struct has it\n"
+        "  expected: offset 24\n  actual: offset 28\n"
     )
-    with pytest.raises(PackagingError) as caught:
-        render([dataclasses.replace(record, facts=dataclasses.replace(record.facts, parameters=moved))], tmp_path)
-    assert "softmax_fp32_1024@sm_80: the image has argument 'n_cols' where no C struct has it" in str(caught.value)
 
 
 def test_parameters_of_another_signature(records: list[Record], tmp_path: Path) -> None:
@@ -275,19 +351,19 @@ def test_parameters_of_another_signature(records: list[Record], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"grid": (expression("n_row"),) * 3}, "an expression names n_row"),
-        ({"grid": (expression("output_ptr"),) * 3}, "an expression names output_ptr"),
-        ({"inputs": {"n_cols": "i32"}}, "argument 'n_cols' and launch input 'n_cols'"),
-        ({"arguments": [("t", "nvTmaDesc", None)]}, "an argument of type 'nvTmaDesc' cannot be passed from C"),
+        ({"grid": (expression("n_row"),) * 3}, "grid of softmax depends on 'n_row', an integer that no launch knows"),
+        ({"grid": (expression("output_ptr"),) * 3}, "grid of softmax depends on 'output_ptr'"),
+        ({"inputs": {"n_cols": "i32"}}, "softmax has two arguments or launch inputs named 'n_cols'"),
+        (
+            {"arguments": [("new", "i32", None), ("new_", "i32", None)]},
+            "members of the argument struct are 'new_' in C",
+        ),
+        ({"arguments": [("t", "nvTmaDesc", None)]}, "an argument of type 'nvTmaDesc', which no caller can pass"),
     ],
-    ids=["unknown name", "a pointer", "input named like an argument", "a type without a C word"],
+    ids=["unknown name", "a pointer", "input named like an argument", "one name in C", "an unknown type"],
 )
 def test_what_cannot_be_said_in_c(records: list[Record], tmp_path: Path, changes: dict[str, Any], what: str) -> None:
-    sized = changes.pop("arguments", None)
     record = remade(records[0], **changes)
-    if sized:
-        interface = Interface(arguments=(Argument(name="t", type="nvTmaDesc", promise=None),), constants={})
-        record = dataclasses.replace(record, interface=interface)
     with pytest.raises(PackagingError) as caught:
         render([record], tmp_path)
     assert what in str(caught.value)

@@ -52,8 +52,9 @@ def test_real_images(records: list[Record], tmp_path: Path) -> None:
     for record in records:
         made = read_host_object(make(record.path, tmp_path / "staging", record.facts.kind))
         end = b"\0" if record.facts.kind == "ptx" else b""
-        assert made.data == record.path.read_bytes() + end
-        assert (made.alloc, made.writable, made.executable, made.alignment) == (True, False, False, 64)
+        (holder,) = made.sections
+        assert holder.data == record.path.read_bytes() + end
+        assert (holder.writable, holder.executable, holder.alignment) == (False, False, 64)
         assert made.stack_note == "plain"
         assert {symbol.name: symbol.value for symbol in made.symbols} == {
             "lib_v__sm_80_data": 0,
@@ -74,8 +75,8 @@ def test_same_image_same_object(image: Path, tmp_path: Path) -> None:
     ("script", "what"),
     [
         ("exit 0", "the object file cannot be read"),
-        (": > object", "this is no ELF file"),
-        ('objcopy "$@" && truncate -s -64 object', "the file is cut short"),
+        (": > v.o", "this is no ELF file"),
+        ('objcopy "$@" && truncate -s -64 v.o', "the file is cut short"),
         (without("--set-section-alignment"), "the data is not aligned in .rodata"),
         (without("--rename-section"), "the data can be overwritten"),
         (without("--add-section", "--set-section-flags"), "executable"),

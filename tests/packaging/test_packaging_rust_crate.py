@@ -8,13 +8,13 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from softmax_images import BUILT, SHAPES, expression, make_kernel, make_manifest, make_variant
 
 from kiln.binaries.facts import Parameter
 from kiln.errors import KilnError, PackagingError
@@ -23,6 +23,7 @@ from kiln.manifest.model import Image
 from kiln.packaging.record import Record
 from kiln.packaging.rust_crate import render_crate
 from kiln.packaging.rust_names import crate_files
+from softmax_images import BUILT, SHAPES, expression, make_kernel, make_manifest, make_variant
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rust"
 
@@ -304,25 +305,51 @@ def test_a_program_that_names_one_image_holds_no_other(records: list[Record], ca
     assert held == ["softmax_fp16_2048@sm_90a"]
 
 
-def test_an_argument_that_lies_elsewhere_in_the_images_does_not_compile(
-    records: list[Record], cargo: Cargo, tmp_path: Path
-) -> None:
-    """The struct's layout is asserted against what was measured, not against what Kiln believes."""
-    wrong = []
-    for record in records:
-        parameters = list(record.facts.parameters)
-        parameters[4] = dataclasses.replace(parameters[4], offset=28)
-        wrong.append(change(record, facts={"parameters": tuple(parameters)}))
-    stderr = cargo(render(wrong, tmp_path), "check", "-q", "--offline", expect=101).stderr
-    assert "assertion failed: core::mem::offset_of!(Args, n_cols) == 28" in stderr
+def test_the_layout_is_asserted(records: list[Record], cargo: Cargo, tmp_path: Path) -> None:
+    """With one offset or one size changed in the crate, the compiler does not take it."""
+    crate = render(records, tmp_path)
+    module = crate / "src" / "variants" / "softmax_fp32_1024.rs"
+    text = module.read_text()
+    for right, wrong in (
+        ("offset_of!(Args, n_cols) == 24", "offset_of!(Args, n_cols) == 20"),
+        ("size_of::<i32>() == 4", "size_of::<i32>() == 8"),
+    ):
+        assert right in text
+        module.write_text(text.replace(right, wrong))
+        stderr = cargo(crate, "check", "-q", "--offline", expect=101).stderr
+        assert f"assertion failed: core::mem::{wrong}" in stderr
 
-    wider = []
-    for record in records:
-        parameters = list(record.facts.parameters)
-        parameters[4] = dataclasses.replace(parameters[4], size=8)
-        wider.append(change(record, facts={"parameters": tuple(parameters)}))
-    stderr = cargo(render(wider, tmp_path), "check", "-q", "--offline", expect=101).stderr
-    assert "assertion failed: core::mem::size_of::<i32>() == 8" in stderr
+
+PACK = """
+use kernels::variants::folded_fp32_1024::Args;
+use kernels::DevicePtr;
+
+fn main() {
+    let args = Args {
+        output_ptr: DevicePtr(0x1122), input_ptr: DevicePtr(0x3344), input_row_stride: 1, output_row_stride: 55,
+        n_cols: -2, n_rows: 77,
+    };
+    println!("{:?}", args.pack());
+}
+"""
+
+
+def test_packing_follows_the_images(folded: list[Record], cargo: Cargo, tmp_path: Path) -> None:
+    """Real images whose third argument is folded: what follows it lies 4 bytes lower in the buffer than in `Args`."""
+    crate = render(folded, tmp_path)
+    add_example(crate, "pack", PACK)
+    printed = json.loads(cargo(crate, "run", "-q", "--offline", "--example", "pack").stdout)
+    assert bytes(printed) == struct.pack("<QQii", 0x1122, 0x3344, 55, -2).ljust(folded[0].facts.parameter_bytes, b"\0")
+    assert {record.facts.parameter_bytes for record in folded} == {40}
+    module = (crate / "src" / "variants" / "folded_fp32_1024.rs").read_text()
+    assert "    assert!(core::mem::offset_of!(Args, n_cols) == 24); // 20 in the buffer\n" in module
+    assert "    /// `i32`; at byte 20 of the parameter buffer.\n    pub n_cols: i32,\n" in module
+    assert 'Constant { name: "input_row_stride", value: crate::Value::Int(1) }' in module
+
+
+def test_the_crate_claims_no_license(crate: Path) -> None:
+    """Kernels are their authors', who alone can say."""
+    assert "license" not in (crate / "Cargo.toml").read_text().lower()
 
 
 def odd_records(records: list[Record]) -> list[Record]:
@@ -340,7 +367,7 @@ def odd_records(records: list[Record]) -> list[Record]:
     kernel = make_kernel(
         key="odd",
         source_name='kernels/`a` "b"\\c\n\u202eodd.py',
-        grid=(expression("cdiv(type, BLOCK) * N"), expression("batch"), expression("2 if flag != 0 else M + OFFSET")),
+        grid=(expression("cdiv(type, BLOCK) * N"), expression("batch"), expression("2 if M % 2 == 0 else M + OFFSET")),
         select=expression("type % 3 == 1 and batch <= 99"),
         inputs={"batch": "u64"},
         tensors={"self": (expression("type"),)},
@@ -389,6 +416,11 @@ fn main() {
         _ => None,
     });
     println!("{:?}", text.unwrap().as_bytes());
+    let packed = Args {
+        self_: DevicePtr(u64::MAX - 1), r#type: -2, N: 1, scale: 0.5, half: 0x3f80, flag: true, M: 200, self__: -1.5,
+        batch: 3,
+    };
+    println!("{:?}", packed.pack());
     for (r#type, batch, flag, m) in CASES {
         let args = Args {
             self_: DevicePtr(16), r#type, N: 1, scale: 0.5, half: 0x3f80, flag, M: m, self__: 1.0, batch,
@@ -425,11 +457,12 @@ def test_every_kind_of_argument_constant_and_name_compiles_and_means_what_was_de
     cases = ", ".join(f"({t}, {b}, {str(f).lower()}, {a})" for t, b, f, a in ODD_CASES)
     add_example(crate, "odd", f"const CASES: [(i64, u64, bool, u8); {len(ODD_CASES)}] = [{cases}];\n{ODD}")
     printed = cargo(crate, "run", "-q", "--offline", "--example", "odd").stdout.splitlines()
-    assert bytes(json.loads(printed[0])) == HOSTILE.encode()
+    assert bytes(json.loads(printed.pop(0))) == HOSTILE.encode()
+    # In the images N is folded: `@` with natural alignment, and without it.
+    assert bytes(json.loads(printed.pop(0))) == struct.pack("@QqfH?Bd", 2**64 - 2, -2, 0.5, 0x3F80, True, 200, -1.5)
 
     kernel = odd[0].image.variant.kernel
-    assert len(printed) == 1 + len(ODD_CASES)
-    for line, (type_, batch, flag, m) in zip(printed[1:], ODD_CASES, strict=True):
+    for line, (type_, batch, flag, m) in zip(printed, ODD_CASES, strict=True):
         values = {"type": type_, "batch": batch, "flag": flag, "M": m, "N": 1, "BLOCK": 64, "OFFSET": -3}
         assert line == odd_line(kernel, values), values
 
@@ -461,20 +494,20 @@ def test_a_version_that_cargo_does_not_take_is_refused(records: list[Record], tm
     assert error.actual == repr(version)
 
 
-def test_images_that_disagree_on_their_arguments_are_refused_by_name(records: list[Record], tmp_path: Path) -> None:
+def test_parameters_that_no_struct_has_are_refused_by_name(records: list[Record], tmp_path: Path) -> None:
     parameters = list(records[3].facts.parameters)
     parameters[4] = dataclasses.replace(parameters[4], offset=28)
     wrong = [*records[:3], change(records[3], facts={"parameters": tuple(parameters)}), *records[4:]]
     error = refusal(wrong, tmp_path)
-    assert "softmax_fp32_1024@sm_80" in (error.expected or "")
-    assert "4 bytes at 28 (softmax_fp32_1024@gfx942)" in (error.actual or "")
+    assert error.where == "softmax_fp32_1024@gfx942"
+    assert (error.expected, error.actual) == ("offset 24", "offset 28")
 
 
 def test_an_image_with_too_few_parameters_is_refused(records: list[Record], tmp_path: Path) -> None:
     wrong = [change(r, facts={"parameters": r.facts.parameters[1:]}) for r in records]
     error = refusal(wrong, tmp_path)
-    assert error.expected == "5: output_ptr, input_ptr, input_row_stride, output_row_stride, n_cols"
-    assert error.actual == "4: 8 bytes at 8, 4 bytes at 16, 4 bytes at 20, 4 bytes at 24"
+    assert error.where == "softmax_fp32_1024@sm_80"
+    assert error.actual == "8 bytes at 8, 4 bytes at 16, 4 bytes at 20, 4 bytes at 24"
 
 
 def test_an_image_that_changed_since_it_was_measured_is_refused(records: list[Record], tmp_path: Path) -> None:
@@ -509,6 +542,7 @@ def test_an_expression_over_an_unknown_name_is_refused_where_it_stands(records: 
     variant = make_variant(kernel, *SHAPES[0])
     error = refusal([change(records[0], image=Image(variant=variant, target="sm_80"))], tmp_path)
     assert str(error.where) == "kernels.yaml:8:3"
+    assert "grid of softmax depends on 'n_row'" in error.what
     assert error.actual == "n_row"
     assert error.remedy == "did you mean 'n_rows'?"
 

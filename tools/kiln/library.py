@@ -27,7 +27,7 @@ from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
-from kiln.packaging.record import Source
+from kiln.packaging.record import Declared
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
@@ -257,10 +257,10 @@ class Library:
             **self._code(PACKAGING, TEMPLATES),
         }
 
-    def record_sources(self, images: Sequence[Image]) -> list[Source]:
+    def declared(self, images: Sequence[Image]) -> list[Declared]:
         """What a child joins into records."""
         return [
-            Source(
+            Declared(
                 image=image,
                 interface=self.interface(image),
                 path=self.build / self.image_path(image),

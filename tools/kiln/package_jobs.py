@@ -9,7 +9,7 @@ from kiln.packaging.archive import make_archive
 from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.c_package import render_header
 from kiln.packaging.objcopy import make_object
-from kiln.packaging.record import Source, read_records
+from kiln.packaging.record import Declared, read_records
 from kiln.packaging.rust_crate import render_crate
 from kiln.toolchain.targets import Kind
 
@@ -21,10 +21,10 @@ def copy_image(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, o
     make_object(image, kind, symbol, host, objcopy, path.parent, path.name)
 
 
-def compile_records(sources: list[Source], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
+def compile_records(declared: list[Declared], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
     """One target's records as host objects."""
     (staging / folder).mkdir(parents=True)
-    make_records(read_records(sources), library, host, cc, staging / folder)
+    make_records(read_records(declared), library, host, cc, staging / folder)
 
 
 def compile_tables(
@@ -42,12 +42,12 @@ def archive(members: list[tuple[str, Path]], ar: Path, output: str, staging: Pat
     make_archive(members, ar, path.parent, path.name)
 
 
-def render_c(sources: list[Source], manifest: Manifest, staging: Path) -> None:
+def render_c(declared: list[Declared], manifest: Manifest, staging: Path) -> None:
     """The public C headers and the runtime's sources."""
-    render_header(read_records(sources), manifest, staging)
+    render_header(read_records(declared), manifest, staging)
 
 
-def render_rust(sources: list[Source], manifest: Manifest, version: str, folder: str, staging: Path) -> None:
+def render_rust(declared: list[Declared], manifest: Manifest, version: str, folder: str, staging: Path) -> None:
     """The Rust crate."""
     (staging / folder).mkdir(parents=True)
-    render_crate(read_records(sources), manifest, version, staging / folder)
+    render_crate(read_records(declared), manifest, version, staging / folder)

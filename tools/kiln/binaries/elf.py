@@ -25,7 +25,8 @@ SHT_NOBITS = 8
 STB_LOCAL = 0
 STB_GLOBAL = 1
 SHN_UNDEF = 0
-SHN_ABS = 0xFFF1
+SHN_LORESERVE = 0xFF00
+"""from here on a section index means something else, such as absolute or common"""
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")

@@ -8,21 +8,22 @@ for it includes the fixed types alone and not the library's header.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kiln.binaries.host_object import MACHINES
+from kiln.binaries.host_object import check_compiled_object
 from kiln.errors import PackagingError
 from kiln.manifest.model import Value
 from kiln.packaging import c_names
-from kiln.packaging.c_arguments import c_type, image_parameters
+from kiln.packaging.arguments import image_parameters
 from kiln.packaging.c_package import runtime_source
-from kiln.packaging.c_text import c_integer, c_string
-from kiln.packaging.host_tool import run_tool
-from kiln.packaging.object_check import check_object
+from kiln.packaging.c_text import c_integer, c_string, c_type
+from kiln.packaging.host_tool import check_made, run_tool
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
+from kiln.toolchain.hosts import HOSTS
 
 _FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
 """Position-independent, for archives end up in shared libraries; without debug information, which holds paths."""
@@ -81,7 +82,13 @@ def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: 
             purpose=f"compile the tables of {library}",
         )
         for name, (_, symbol) in units.items():
-            check_object(folder / name, machine=MACHINES[host], defines=symbol, tool=cc)
+            check_made(
+                folder / name,
+                partial(check_compiled_object, defines=symbol, machine=HOSTS[host].machine),
+                tool=cc,
+                where=cc,
+                remedy="see that the disk has space, and that CC is a C compiler such as gcc",
+            )
         for name in units:
             (folder / name).replace(staging / name)
 
@@ -93,7 +100,7 @@ def _record_source(record: Record, library: str) -> str:
     parameters = _parameters(record)
     constants = [
         {"name": c_string(name), "text": c_string(str(value)), "value": _constant_value(value)}
-        for name, value in _constants(record).items()
+        for name, value in record.constants.items()
     ]
     return (
         environment()
@@ -164,37 +171,17 @@ def _fields(record: Record, library: str, parameters: int, constants: int) -> di
 
 
 def _parameters(record: Record) -> list[dict[str, Any]]:
-    rows = [
+    return [
         {
-            "name": c_string(argument.name),
-            "type": c_string(c_type(argument.type, record.image.id)[0]),
-            "role": "USER",
+            "name": c_string(argument.name if argument else parameter.role),
+            "type": c_string(c_type(argument.type) if argument else "void *"),
+            "role": parameter.role.upper(),
             "offset": parameter.offset,
             "size": parameter.size,
-            "promise": argument.promise or 0,
+            "promise": (argument and argument.promise) or 0,
         }
         for argument, parameter in image_parameters(record)
     ]
-    for parameter in record.facts.parameters:
-        if parameter.role == "user":
-            continue
-        rows.append(
-            {
-                "name": c_string(parameter.role),
-                "type": c_string("void *"),
-                "role": parameter.role.upper(),
-                "offset": parameter.offset,
-                "size": parameter.size,
-                "promise": 0,
-            }
-        )
-    return rows
-
-
-def _constants(record: Record) -> dict[str, Value]:
-    """What is compiled in: the constexpr parameters, then the arguments that are promised to be 1."""
-    folded = {argument.name: 1 for argument in record.interface.arguments if argument.promise == 1}
-    return {**record.interface.constants, **folded}
 
 
 def _constant_value(value: Value) -> str:

@@ -12,8 +12,8 @@ from kiln.errors import PackagingError
 from kiln.manifest.expression import Expression, c_helpers
 from kiln.manifest.model import Manifest
 from kiln.packaging import c_names
-from kiln.packaging.c_arguments import Field, argument_struct, expression_names
-from kiln.packaging.c_text import c_comment
+from kiln.packaging.arguments import Member, argument_struct
+from kiln.packaging.c_text import c_comment, c_integer, c_type, field_name
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
 
@@ -30,6 +30,8 @@ class _Member:
     comment: str
     offset: int
     size: int
+    parameter: int | None
+    """offset in the parameter buffer; None for what is not in it"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class _VariantView:
     id: str
     description: Sequence[str]
     members: Sequence[_Member]
+    buffer_bytes: int
     grid: Sequence[str]
     grid_wide: Sequence[str]
     """members of 64 bits without a sign that the grid uses: they may be no int64_t"""
@@ -100,36 +103,48 @@ def _helper_prefix(library: str) -> str:
 def _variant(library: str, records: Sequence[Record]) -> _VariantView:
     first = records[0]
     variant = first.image.variant
-    fields = argument_struct(records)
-    names = expression_names(fields, first)
-
-    def code(expression: Expression) -> str:
-        unknown = sorted(expression.names - names.keys())
-        if unknown:
-            raise PackagingError(
-                f"an expression names {', '.join(unknown)}, which no caller passes as an integer and no constant holds",
-                where=expression.position,
-                expected=f"integers among {', '.join(names) or 'the arguments, of which there are none'}",
-                actual=expression.text,
-                remedy="name an integer argument, a launch input or an integer constant",
-            )
-        return expression.to_c(names, _helper_prefix(library))
-
-    def wide(*expressions: Expression | None) -> list[str]:
-        used = frozenset[str]().union(*(expression.names for expression in expressions if expression))
-        return [field.name for field in fields if field.type == "u64" and field.source in used]
-
     kernel = variant.kernel
+    arguments = argument_struct(records)
+    fields = _field_names(arguments.members, first.image.id)
+    values = {
+        **{item.source: f"(int64_t)args->{fields[item.source]}" for item in arguments.members if item.is_integer},
+        **{name: c_integer(value) for name, value in arguments.constants.items()},
+    }
+
+    def code(expression: Expression, key: str) -> str:
+        arguments.check_names(expression, key, kernel)
+        return expression.to_c(values, _helper_prefix(library))
+
     return _VariantView(
         id=variant.id,
         description=_description(first),
-        members=[_member(field, kernel.tensors) for field in fields],
-        grid=[code(expression) for expression in kernel.grid],
-        grid_wide=wide(*kernel.grid),
-        select=code(kernel.select) if kernel.select else "true",
-        select_wide=wide(kernel.select),
+        members=[_member(item, fields[item.source], kernel.tensors) for item in arguments.members],
+        # C has no empty arrays.
+        buffer_bytes=max(arguments.buffer_bytes, 1),
+        grid=[code(expression, "grid") for expression in kernel.grid],
+        grid_wide=[fields[item.source] for item in arguments.wide(kernel.grid)],
+        select=code(kernel.select, "select") if kernel.select else "true",
+        select_wide=[fields[item.source] for item in arguments.wide([kernel.select])],
         symbols=[c_names.image_symbol(library, variant.id, record.image.target) for record in records],
     )
+
+
+def _field_names(members: Sequence[Member], where: str) -> dict[str, str]:
+    """Each member's own name -> the same in C. Raises PackagingError when two would be one."""
+    names: dict[str, str] = {}
+    for member in members:
+        name = field_name(member.source, where)
+        clash = next((source for source, taken in names.items() if taken == name), None)
+        if clash is not None:
+            raise PackagingError(
+                f"two members of the argument struct are {name!a} in C",
+                where=where,
+                expected="arguments and launch inputs with names of their own",
+                actual=f"{clash!a} and {member.source!a}",
+                remedy="rename one of them in the kernel, or under `inputs` in kernels.yaml",
+            )
+        names[member.source] = name
+    return names
 
 
 def _description(record: Record) -> list[str]:
@@ -147,19 +162,23 @@ def _description(record: Record) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(c_comment(line), _WIDTH, subsequent_indent="    ")]
 
 
-def _member(field: Field, tensors: Mapping[str, Sequence[Expression]]) -> _Member:
-    remarks = ["launch input, not passed to the kernel" if field.is_input else field.type]
-    if field.source in tensors:
-        remarks.append(f"[{', '.join(extent.text for extent in tensors[field.source])}]")
-    if field.promise == 1:
-        remarks.append("must be 1, which is compiled in")
-    elif field.promise is not None:
-        remarks.append(f"{'address' if field.type.startswith('*') else 'value'} must be a multiple of {field.promise}")
-    space = "" if field.c_type.endswith("*") else " "
+def _member(member: Member, name: str, tensors: Mapping[str, Sequence[Expression]]) -> _Member:
+    remarks = ["launch input, not passed to the kernel" if member.is_input else member.type]
+    if member.source in tensors:
+        remarks.append(f"[{', '.join(extent.text for extent in tensors[member.source])}]")
+    if member.is_folded:
+        remarks.append("must be 1, which is compiled in: no image has it as a parameter")
+    elif member.promise is not None:
+        remarks.append(f"{'address' if member.is_pointer else 'value'} must be a multiple of {member.promise}")
+    parameter = member.parameter.offset if member.parameter else None
+    if member.is_shifted:
+        remarks.append(f"at {parameter} in the parameter buffer")
+    word = c_type(member.type)
     return _Member(
-        name=field.name,
-        declaration=f"{field.c_type}{space}{field.name}",
+        name=name,
+        declaration=f"{word}{'' if word.endswith('*') else ' '}{name}",
         comment=c_comment(", ".join(remarks)),
-        offset=field.offset,
-        size=field.size,
+        offset=member.offset,
+        size=member.size,
+        parameter=parameter,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kiln.errors import PackagingError
+from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.names import C_KEYWORDS, CPP_KEYWORDS
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -36,6 +37,11 @@ def c_integer(value: int) -> str:
         # C has no negative literals, and 9223372036854775808 alone is too large for the type.
         return "(-INT64_C(9223372036854775807) - 1)"
     return f"INT64_C({value})" if value >= 0 else f"(-INT64_C({-value}))"
+
+
+def c_type(type: str) -> str:
+    """`*fp16` -> `void *`, `i32` -> `int32_t`."""
+    return "void *" if type.startswith("*") else DTYPES[type].c
 
 
 def field_name(name: str, where: str) -> str:

@@ -1,28 +1,15 @@
-"""Runs a tool of the host (objcopy, ar, cc) in a folder of its own, and knows what they are told for each host."""
+"""Runs a tool of the host (objcopy, ar, cc) in a folder of its own, and reads back the objects that it made."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kiln.errors import PackagingError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    """A machine that libraries are linked on, in the words of binutils (`objcopy --info`)."""
-
-    bfd: str
-    architecture: str
-
-
-HOSTS = {
-    "x86_64-linux-gnu": Host(bfd="elf64-x86-64", architecture="i386:x86-64"),
-    "aarch64-linux-gnu": Host(bfd="elf64-littleaarch64", architecture="aarch64"),
-}
+from kiln.binaries.checks import Finding
+from kiln.binaries.host_object import HostObject, read_host_object
+from kiln.errors import ImageError, PackagingError
 
 _SHOWN_LINES = 20
 
@@ -55,4 +42,32 @@ def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str
             f"{tool.name} could not {purpose}: {end}",
             where=str(tool),
             actual="\n    ".join(shown) or "it printed nothing",
+        )
+
+
+def check_made(
+    path: Path, check: Callable[[HostObject], Sequence[Finding]], *, tool: Path, where: Path, remedy: str
+) -> None:
+    """Raise PackagingError unless `path` is an object file in which `check` finds nothing, for `tool` ended well.
+
+    `where` is what the message names; `remedy` is for a file that is missing or damaged.
+    """
+    try:
+        findings = check(read_host_object(path))
+    except ImageError as error:
+        raise PackagingError(
+            f"{tool.name} ended well, but {path.name} is not what was asked for: {error.what}",
+            where=str(where),
+            expected=error.expected,
+            actual=error.actual,
+            remedy=remedy,
+        ) from error
+    if findings:
+        raise PackagingError(
+            f"{tool.name} ended well, but {path.name} is not what was asked for: "
+            + "; ".join(finding.check for finding in findings),
+            where=str(where),
+            expected="; ".join(finding.expected for finding in findings),
+            actual="; ".join(finding.actual for finding in findings),
+            remedy="; ".join(dict.fromkeys(finding.remedy for finding in findings)),
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kiln.binaries.host_object import MACHINES, check_host_object, read_host_object
-from kiln.errors import ImageError, PackagingError
+from kiln.binaries.host_object import check_image_object
+from kiln.errors import PackagingError
 from kiln.packaging.c_names import data_end_symbol, data_symbol
-from kiln.packaging.host_tool import HOSTS, run_tool
+from kiln.packaging.host_tool import check_made, run_tool
+from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.targets import Kind
 
 ALIGNMENT = 64
@@ -46,32 +48,21 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
             *("--redefine-sym", f"_binary_{_BLOB}_end={end}"),
             # An absolute symbol, which a position-independent program cannot link.
             *("--strip-symbol", f"_binary_{_BLOB}_size"),
-            *(_BLOB, "object"),
+            *(_BLOB, output),
         ]
         run_tool(objcopy, arguments, folder=folder, purpose=f"make a host object of {image.name}")
-        made = folder / "object"
-        try:
-            findings = check_host_object(
-                read_host_object(made),
+        made = folder / output
+        check_made(
+            made,
+            partial(
+                check_image_object,
                 symbols={start: 0, end: len(data)},
                 sha256=hashlib.sha256(data).hexdigest(),
-                machine=MACHINES[host],
+                machine=words.machine,
                 alignment=ALIGNMENT,
-            )
-        except ImageError as error:
-            raise _refusal(objcopy, image, error.what, error.expected, error.actual) from error
-        if findings:
-            what = "; ".join(finding.check for finding in findings)
-            expected = "; ".join(finding.expected for finding in findings)
-            raise _refusal(objcopy, image, what, expected, "; ".join(finding.actual for finding in findings))
+            ),
+            tool=objcopy,
+            where=image,
+            remedy=f"see that the disk has space, and that {objcopy} is GNU objcopy (2.40 is known to do)",
+        )
         made.replace(staging / output)
-
-
-def _refusal(objcopy: Path, image: Path, what: str, expected: str | None, actual: str | None) -> PackagingError:
-    return PackagingError(
-        f"{objcopy.name} ended well, but the host object is not what was asked for: {what}",
-        where=str(image),
-        expected=expected,
-        actual=actual,
-        remedy=f"see that the disk has space, and that {objcopy} is GNU objcopy (2.40 is known to do)",
-    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kiln.binaries.facts import Facts
 from kiln.manifest.interface import Interface
-from kiln.manifest.model import Image
+from kiln.manifest.model import Image, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,15 @@ class Record:
     path: Path
     """the image's file"""
 
+    @property
+    def constants(self) -> dict[str, Value]:
+        """What is compiled in: the constexpr parameters, then the arguments that are promised to be 1."""
+        folded = {argument.name: 1 for argument in self.interface.arguments if argument.promise == 1}
+        return {**self.interface.constants, **folded}
+
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Declared:
     """A record before its facts are read: what the parent of a build knows, as plain data for a child."""
 
     image: Image
@@ -33,14 +39,14 @@ class Source:
     """the file of the image's facts"""
 
 
-def read_records(sources: Iterable[Source]) -> list[Record]:
-    """Join each source with its facts. Raises OSError or ValueError when a facts file is not what was published."""
+def read_records(declared: Iterable[Declared]) -> list[Record]:
+    """Join each with its facts. Raises OSError or ValueError when a facts file is not what was published."""
     return [
         Record(
-            image=source.image,
-            facts=Facts.from_json(source.facts.read_text("utf-8")),
-            interface=source.interface,
-            path=source.path,
+            image=one.image,
+            facts=Facts.from_json(one.facts.read_text("utf-8")),
+            interface=one.interface,
+            path=one.path,
         )
-        for source in sources
+        for one in declared
     ]

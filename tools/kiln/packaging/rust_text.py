@@ -7,8 +7,12 @@ import unicodedata
 from collections.abc import Collection
 
 from kiln.errors import PackagingError
+from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.model import Value
 from kiln.manifest.names import RUST_KEYWORDS
+
+POINTER = "DevicePtr"
+"""the crate's type of a device address"""
 
 # The Rust Reference, "Raw identifiers": these cannot be written as r#name.
 _NEVER_RAW = frozenset({"crate", "self", "Self", "super", "_"})
@@ -57,6 +61,11 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
     while name in taken:
         name += "_"
     return f"r#{name}" if name in RUST_KEYWORDS else name
+
+
+def rust_type(type: str) -> str:
+    """`*fp16` -> `DevicePtr`, `i32` -> `i32`."""
+    return POINTER if type.startswith("*") else DTYPES[type].rust
 
 
 def number(value: int) -> str:

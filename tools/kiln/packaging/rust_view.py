@@ -5,40 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kiln.binaries.facts import Facts, Parameter, Role
-from kiln.errors import PackagingError, did_you_mean
-from kiln.manifest.dtypes import DTYPES
+from kiln.binaries.facts import Facts, Role
+from kiln.errors import PackagingError
 from kiln.manifest.expression import Expression
 from kiln.manifest.model import Kernel, Value
 from kiln.packaging import rust_names, rust_text
+from kiln.packaging.arguments import ArgumentStruct, Member, argument_struct, image_parameters
 from kiln.packaging.record import Record
 from kiln.toolchain.targets import Kind
 
 _KINDS: Mapping[Kind, str] = {"cubin": "Cubin", "ptx": "Ptx", "hsaco": "Hsaco"}
 _ROLES: Mapping[Role, str] = {"user": "User", "global_scratch": "GlobalScratch", "profile_scratch": "ProfileScratch"}
-_POINTER = "DevicePtr"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A field of a variant's `Args`."""
+    """A field of a variant's `Args`; offsets and sizes are bytes."""
 
-    source: str
-    """the argument's name in the kernel's source, or the launch input's in the manifest"""
     name: str
-    """the same as a Rust identifier"""
     type: str
-    """Rust type"""
-    dtype: str
-    """`*fp16`, `i32`"""
-    promise: int | None
-    parameter: Parameter | None
-    """the image's parameter; None for launch inputs and for arguments that are folded into the image"""
-    shifted: bool
-    """a folded argument comes before it, so that it does not lie where the image has it"""
     doc: str
     example: str
     """a value for the README"""
+    offset: int
+    size: int
+    parameter: int | None
+    """offset in the parameter buffer; None for what is not in it"""
+    bytes: str
+    """an expression for its bytes, little-endian as on every GPU"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +90,7 @@ class VariantView:
     constants_text: str
     fields: tuple[Field, ...]
     has_pointer: bool
+    buffer_bytes: int
     grid: tuple[str, ...]
     grid_texts: tuple[str, ...]
     grid_text: str
@@ -109,14 +104,16 @@ class VariantView:
 def view_variant(records: Sequence[Record]) -> VariantView:
     """One variant, of whose images `records` are all, in order.
 
-    Raises PackagingError when the images disagree on where the arguments lie, when an image has another number of
-    parameters than the kernel has arguments, and when an expression names what has no integer value.
+    Raises PackagingError for images that `arguments.argument_struct` refuses, when an expression names what has no
+    integer value, and for a constant that Rust cannot describe.
     """
     variant = records[0].image.variant
     kernel = variant.kernel
-    fields = _fields(records)
-    grid_wide, grid = _expressions(kernel.grid, "grid", fields, records[0])
-    select_wide, select = _expressions((kernel.select,) if kernel.select else (), "select", fields, records[0])
+    arguments = argument_struct(records)
+    names = _field_names(arguments.members)
+    fields = tuple(_field(member, names[member.source], kernel) for member in arguments.members)
+    grid_wide, grid = _expressions(kernel.grid, "grid", arguments, names, kernel)
+    select_wide, select = _expressions([kernel.select] if kernel.select else [], "select", arguments, names, kernel)
     constants = records[0].interface.constants
     return VariantView(
         id=variant.id,
@@ -127,10 +124,11 @@ def view_variant(records: Sequence[Record]) -> VariantView:
         source=kernel.source_name,
         function=kernel.function,
         signature=variant.signature.text,
-        constants=tuple((name, _constant(name, value, records[0])) for name, value in constants.items()),
+        constants=tuple((name, _constant(name, value, records[0])) for name, value in records[0].constants.items()),
         constants_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in constants.items()) or "none",
         fields=fields,
-        has_pointer=any(field.type == _POINTER for field in fields),
+        has_pointer=any(member.is_pointer for member in arguments.members),
+        buffer_bytes=arguments.buffer_bytes,
         grid=grid,
         grid_texts=tuple(extent.text for extent in kernel.grid),
         grid_text=f"[{', '.join(extent.text for extent in kernel.grid)}]",
@@ -138,7 +136,7 @@ def view_variant(records: Sequence[Record]) -> VariantView:
         select=select[0] if select else "true",
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
-        images=tuple(_image(record, fields) for record in records),
+        images=tuple(_image(record) for record in records),
     )
 
 
@@ -154,104 +152,55 @@ def _constant(name: str, value: Value, record: Record) -> str:
     return rust_text.value(value)
 
 
-def _fields(records: Sequence[Record]) -> tuple[Field, ...]:
-    """The fields of `Args`: the kernel's arguments in order, then the launch inputs, exactly as the C package has them.
-
-    A folded argument stays where it is declared, so that a promise does not change what a caller writes. What comes
-    before it lies where the image has it; what comes behind is shifted by it.
-    """
-    record = records[0]
-    kernel = record.image.variant.kernel
-    layout = _user_parameters(record)
-    for other in records[1:]:
-        if _user_parameters(other) != layout:
-            raise PackagingError(
-                f"two images of {record.image.variant.id} lay out the same arguments in different ways, and one struct "
-                "cannot serve both",
-                where=kernel.position,
-                expected=f"{_describe(layout)} ({record.image.id})",
-                actual=f"{_describe(_user_parameters(other))} ({other.image.id})",
-                remedy="give the targets kernels of their own",
-            )
-
-    arguments = record.interface.arguments
-    passed = [argument for argument in arguments if argument.promise != 1]
-    if len(passed) != len(layout):
-        raise PackagingError(
-            f"image {record.image.id} takes another number of parameters than its kernel has arguments",
-            where=kernel.position,
-            expected=f"{len(passed)}: {', '.join(argument.name for argument in passed) or 'none'}",
-            actual=f"{len(layout)}: {_describe(layout)}",
-            remedy="remove the image's file and build again",
-        )
-    values = dict(kernel.problems[0]) if kernel.problems else {}
-    fields: list[Field] = []
-    parameters = iter(layout)
-    for argument in arguments:
-        parameter = None if argument.promise == 1 else next(parameters)
-        fields.append(_field(argument.name, argument.type, argument.promise, parameter, fields, kernel, values))
-    for name, dtype in kernel.inputs.items():
-        fields.append(_field(name, dtype, None, None, fields, kernel, values))
-    return tuple(fields)
+def _field_names(members: Sequence[Member]) -> dict[str, str]:
+    """Each member's own name -> the same as a Rust identifier, no two of them alike."""
+    names: dict[str, str] = {}
+    for member in members:
+        names[member.source] = rust_text.identifier(member.source, set(names.values()))
+    return names
 
 
-def _user_parameters(record: Record) -> list[Parameter]:
-    return [parameter for parameter in record.facts.parameters if parameter.role == "user"]
-
-
-def _describe(layout: Sequence[Parameter]) -> str:
-    return ", ".join(f"{parameter.size} bytes at {parameter.offset}" for parameter in layout) or "no parameter"
-
-
-def _field(
-    name: str,
-    dtype: str,
-    promise: int | None,
-    parameter: Parameter | None,
-    before: Sequence[Field],
-    kernel: Kernel,
-    values: Mapping[str, int],
-) -> Field:
-    if any(field.source == name for field in before):
-        raise PackagingError(
-            f"{kernel.key} has two arguments or launch inputs named {name!r}",
-            where=kernel.positions.get("inputs", kernel.position),
-            remedy="rename the launch input",
-        )
-    if dtype.startswith("*"):
-        rust_type, example = _POINTER, f"{_POINTER}(0x7000_0000_0000)"
-        doc = f"Device address of {rust_text.code(dtype[1:])} elements"
-        if name in kernel.tensors:
-            doc += f" in the shape {rust_text.code('[' + ', '.join(axis.text for axis in kernel.tensors[name]) + ']')}"
+def _field(member: Member, name: str, kernel: Kernel) -> Field:
+    parameter = member.parameter.offset if member.parameter else None
+    doc = _meaning(member, kernel)
+    if member.is_input:
+        doc += "; only the launch depends on it, and the kernel does not take it"
+    if member.is_folded:
+        doc += "; must be 1, which is compiled in: no image has it as a parameter"
+    elif member.promise is not None:
+        doc += f"; must be a multiple of {member.promise}"
+    if member.is_shifted:
+        doc += f"; at byte {parameter} of the parameter buffer"
+    rust_type = rust_text.rust_type(member.type)
+    if member.is_pointer:
+        example, data = f"{rust_type}(0x7000_0000_0000)", f"self.{name}.0.to_le_bytes()"
     else:
-        if dtype not in DTYPES:
-            raise PackagingError(
-                f"argument {name!r} of {kernel.key} has type {dtype!r}, which cannot be passed from Rust",
-                where=kernel.positions.get("signature", kernel.position),
-                expected=f"a pointer, or one of {', '.join(DTYPES)}",
-                actual=dtype,
-            )
-        rust_type = DTYPES[dtype].rust
-        example = _example(rust_type, 1 if promise == 1 else values.get(name, 1))
-        bits = "" if rust_type[0] in "bf" or dtype[0] in "iu" else "The bits of an "
-        doc = f"{bits}{rust_text.code(dtype)}"
-        if parameter is None and promise != 1:
-            doc += "; only the launch depends on it, and the kernel does not take it"
-    if promise == 1:
-        doc += "; must be 1, which is compiled in"
-    elif promise is not None:
-        doc += f"; must be a multiple of {promise}"
+        problem = dict(kernel.problems[0]) if kernel.problems else {}
+        example = _example(rust_type, 1 if member.is_folded else problem.get(member.source, 1))
+        data = f"[u8::from(self.{name})]" if rust_type == "bool" else f"self.{name}.to_le_bytes()"
     return Field(
-        source=name,
-        name=rust_text.identifier(name, {field.name for field in before}),
+        name=name,
         type=rust_type,
-        dtype=dtype,
-        promise=promise,
-        parameter=parameter,
-        shifted=any(field.promise == 1 for field in before),
         doc=f"{doc}.",
         example=example,
+        offset=member.offset,
+        size=member.size,
+        parameter=parameter,
+        bytes=data,
     )
+
+
+def _meaning(member: Member, kernel: Kernel) -> str:
+    """What a value of the member is, in Markdown."""
+    if not member.is_pointer:
+        rust_type = rust_text.rust_type(member.type)
+        says_it = rust_type[0] in "bf" or member.type[0] in "iu"
+        return f"{'' if says_it else 'The bits of an '}{rust_text.code(member.type)}"
+    meaning = f"Device address of {rust_text.code(member.type[1:])} elements"
+    if member.source in kernel.tensors:
+        shape = ", ".join(axis.text for axis in kernel.tensors[member.source])
+        meaning += f" in the shape {rust_text.code(f'[{shape}]')}"
+    return meaning
 
 
 def _example(rust_type: str, wanted: int) -> str:
@@ -266,56 +215,26 @@ def _example(rust_type: str, wanted: int) -> str:
 
 
 def _expressions(
-    expressions: Sequence[Expression], key: str, fields: Sequence[Field], record: Record
+    expressions: Sequence[Expression], key: str, arguments: ArgumentStruct, fields: Mapping[str, str], kernel: Kernel
 ) -> tuple[tuple[Wide, ...], tuple[str, ...]]:
     """The expressions in Rust, over `self` and the constants; and the arguments that need a check before."""
-    names: dict[str, str] = {
-        name: f"{rust_text.number(int(value))}_i64"
-        for name, value in record.interface.constants.items()
-        if isinstance(value, int)
-    }
-    wide: dict[str, Wide] = {}
-    for field in fields:
-        if field.type == "u64":
-            wide[field.source] = Wide(name=field.source, field=field.name, local=f"wide_{len(wide)}")
-            names[field.source] = wide[field.source].local
-        elif field.type == "i64":
-            names[field.source] = f"self.{field.name}"
-        elif field.dtype[0] in "iu":
-            names[field.source] = f"i64::from(self.{field.name})"
-    used: set[str] = set()
+    wide = [
+        Wide(name=member.source, field=fields[member.source], local=f"wide_{index}")
+        for index, member in enumerate(arguments.wide(expressions))
+    ]
+    values = {name: f"{rust_text.number(value)}_i64" for name, value in arguments.constants.items()}
+    for member in arguments.members:
+        if member.is_integer:
+            field = f"self.{fields[member.source]}"
+            values[member.source] = field if member.type == "i64" else f"i64::from({field})"
+    values |= {argument.name: argument.local for argument in wide}
     for expression in expressions:
-        for unknown in sorted(expression.names - names.keys()):
-            raise PackagingError(
-                f"{key} of {record.image.variant.kernel.key} depends on {unknown!r}, an integer that no launch knows",
-                where=expression.position,
-                expected=f"an integer argument, launch input or constant: {', '.join(names) or 'there is none'}",
-                actual=unknown,
-                remedy=did_you_mean(unknown, names) or f"declare {unknown} under inputs",
-            )
-        used |= expression.names
-    return (
-        tuple(argument for name, argument in wide.items() if name in used),
-        tuple(expression.to_rust(names, "crate::arithmetic::") for expression in expressions),
-    )
+        arguments.check_names(expression, key, kernel)
+    return tuple(wide), tuple(expression.to_rust(values, "crate::arithmetic::") for expression in expressions)
 
 
-def _image(record: Record, fields: Sequence[Field]) -> ImageView:
+def _image(record: Record) -> ImageView:
     image, facts = record.image, record.facts
-    user = iter([field for field in fields if field.parameter is not None])
-    parameters = []
-    for parameter in facts.parameters:
-        field = next(user) if parameter.role == "user" else None
-        parameters.append(
-            ImageParameter(
-                name=field.source if field else parameter.role,
-                type=field.type if field else _POINTER,
-                role=_ROLES[parameter.role],
-                offset=parameter.offset,
-                size=parameter.size,
-                promise=field.promise if field else None,
-            )
-        )
     return ImageView(
         id=image.id,
         variant=image.variant.id,
@@ -323,7 +242,17 @@ def _image(record: Record, fields: Sequence[Field]) -> ImageView:
         static=rust_names.static(image.target),
         kind=_KINDS[facts.kind],
         facts=facts,
-        parameters=tuple(parameters),
+        parameters=tuple(
+            ImageParameter(
+                name=argument.name if argument else parameter.role,
+                type=rust_text.rust_type(argument.type) if argument else rust_text.POINTER,
+                role=_ROLES[parameter.role],
+                offset=parameter.offset,
+                size=parameter.size,
+                promise=argument.promise if argument else None,
+            )
+            for argument, parameter in image_parameters(record)
+        ),
         warps_requested=int(image.variant.options.get("num_warps", facts.warps)),
         stored=facts.size + (facts.kind == "ptx"),
         include=f"../../{rust_names.image_file(image)}",

@@ -74,7 +74,7 @@ pub enum Value {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Constant {
-    /// Name of the kernel's `constexpr` parameter.
+    /// Name of the kernel's `constexpr` parameter, or of an argument that must be 1.
     pub name: &'static str,
     /// Its value in this image.
     pub value: Value,
@@ -112,7 +112,7 @@ pub struct Image {
     pub parameters: &'static [Parameter],
     /// Size of the whole parameter buffer.
     pub parameter_bytes: usize,
-    /// What is compiled in, in the order of the kernel's parameters.
+    /// What is compiled in: the `constexpr` parameters in order, then the arguments that must be 1.
     pub constants: &'static [Constant],
     /// Threads in a block: the launch's block size in x, with 1 in y and z.
     pub threads: u32,
