@@ -123,7 +123,7 @@ static const char *launch(const struct kernels_image *image, CUmodule *module, c
 {
     CUfunction function;
     uint32_t grid[3];
-    unsigned char buffer[4096] = { 0 };
+    unsigned char buffer[kernels_softmax_fp32_1024_buffer_bytes];
     size_t size = image->parameter_bytes;
     void *extra[] = { (void *)1, buffer, (void *)2, &size, (void *)0 }; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
 
@@ -135,13 +135,9 @@ static const char *launch(const struct kernels_image *image, CUmodule *module, c
     if (!attributes_agree(image, function)) return "the driver's attributes are others than the facts'";
     if (!selects(image, a)) return "select";
     if (kernels_softmax_fp32_1024_grid(a, grid) != KERNELS_GRID_OK) return "grid";
-    /* The struct lies as the parameters do; scratch pointers stay null, for the images ask for no scratch memory. */
-    for (uint32_t i = 0; i < image->parameter_count; i++) {
-        const struct kernels_parameter *parameter = &image->parameters[i];
-        if (parameter->role == KERNELS_ROLE_USER) {
-            memcpy(buffer + parameter->offset, (const unsigned char *)a + parameter->offset, parameter->size);
-        }
-    }
+    /* Scratch pointers are packed as null, for the images ask for no scratch memory. */
+    if (size > sizeof buffer) return "the parameter buffer is larger than the header says";
+    kernels_softmax_fp32_1024_pack(a, buffer);
     if (image->global_scratch_bytes != 0 || image->profile_scratch_bytes != 0) return "scratch";
     *code = cuLaunchKernel(function, grid[0], grid[1], grid[2], image->threads, 1, 1, image->shared_dynamic, NULL, NULL,
                            extra);
