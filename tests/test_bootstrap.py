@@ -364,3 +364,21 @@ def test_only_what_an_installation_depends_on_counts() -> None:
 )
 def test_remedies(output: str, advice: str) -> None:
     assert advice in bootstrap.remedy(output)
+
+
+def test_a_wheel_built_after_a_build_holds_kiln_alone(tmp_path: Path) -> None:
+    """setuptools and Kiln both write to build/ by default: a library of the user's must not get into the wheel."""
+    tree = tmp_path / "tree"
+    left_out = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "target", ".setuptools")
+    ignore = shutil.ignore_patterns(*left_out)
+    shutil.copytree(BOOTSTRAP.parents[1], tree, ignore=ignore)
+    (tree / "build/lib").mkdir(parents=True)
+    (tree / "build/lib/libkernels.a").write_text("a user's")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", tmp_path, tree], check=True)
+    (wheel,) = tmp_path.glob("kernel_kiln-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert not [name for name in names if not name.startswith(("kiln/", "kernel_kiln-"))]
+    needed = {"kiln/graph.py", "kiln/project/template/gitignore", "kiln/packaging/templates/c/library.h.j2"}
+    assert needed | {"kiln/packaging/runtime/c/src/lookup.c", "kiln/packaging/runtime/rust/lib.rs"} <= names
+    assert sorted(path.name for path in (tree / "build").iterdir()) == ["lib"]

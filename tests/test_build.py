@@ -465,6 +465,41 @@ def test_what_a_kernel_prints_is_no_error_of_the_compiler(built: Project) -> Non
     built.doit("-a", "-v", "2", "compile:scale_fp32_128@sm_80").expect("relative error: small")
 
 
+def test_a_users_task_that_fails_is_in_the_summary(built: Project) -> None:
+    task = """
+
+def task_mine():
+    return {"actions": ["false"]}
+"""
+    built.write("dodo.py", built.read("dodo.py") + task)
+    built.doit().expect(r"0 failed, 1 other tasks failed \(mine\)", code=1)
+
+
+def test_the_same_fault_of_many_variants_is_shown_once(built: Project) -> None:
+    built.edit("kernels.yaml", "*{dtype}:16, i32", "*{dtype}:16")
+    result = built.doit("compile").expect("is also that of", "4 failed", code=1)
+    assert result.output.count("FAILED") == 1
+
+
+def test_doit_without_kilns_settings_says_so(built: Project) -> None:
+    """From another folder doit reads none of the project's settings, and its own loader would do nothing, silently."""
+    (built.folder / "elsewhere").mkdir()
+    elsewhere = Project(folder=built.folder / "elsewhere")
+    elsewhere.doit("-f", "../dodo.py").expect("^ERROR: doit runs without Kiln's loader", "own folder", code=3)
+
+
+def test_a_number_of_jobs_below_one_is_refused(built: Project) -> None:
+    built.doit("-n", "0").expect("1 or more", code=3)
+
+
+def test_a_failed_step_leaves_what_stands_after_it_alone(built: Project) -> None:
+    """`forget` makes a step stale, not its successors: whether they run shows when it has run."""
+    built.doit("forget", "compile:scale_fp32_128").expect()
+    built.doit("list", "--all", "-s").expect(
+        "^R compile:scale_fp32_128@sm_80", "^U objcopy:scale_fp32_128@sm_80", "^U crate"
+    )
+
+
 def test_a_kernel_that_misbehaves_on_import_fails_alone(built: Project) -> None:
     """Only the slice runs; what runs and raises or leaves is that kernel's failure, with its line."""
     head = "import sys\nimport triton\nimport triton.language as tl\n\nSIDE = sys.exit(7)\n\n"

@@ -42,6 +42,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "kernels.yaml").read_text() == "mine"
 
 
+def test_a_gitignore_that_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine")
+    project = Project(folder=tmp_path)
+    project.run_python("-m", "kiln", "init", ".").expect(
+        "left .gitignore as it is", "the library is called", "cd . && doit"
+    )
+    assert (tmp_path / ".gitignore").read_text() == "mine"
+    assert (tmp_path / "kernels.yaml").exists()
+
+
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     project = Project(folder=tmp_path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kiln import __version__
 from kiln.errors import KilnError
-from kiln.project import init
+from kiln.project import IGNORE, init, library_name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,12 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("folder", metavar="DIR", type=Path, help="where; it is made when it is not there")
     chosen = parser.parse_args(arguments)
     try:
-        for path in init(chosen.folder):
-            print(f"wrote {path}")
+        written = init(chosen.folder)
     except KilnError as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 3
-    print(f"build it: cd {chosen.folder} && doit")
+    for path in written:
+        print(f"wrote {path}")
+    if chosen.folder / IGNORE not in written:
+        print(f"left {chosen.folder / IGNORE} as it is: let it name /build/")
+    print(f"the library is called {library_name(chosen.folder)}; kernels.yaml says so, and can say otherwise")
+    print(f"build it: cd {shlex.quote(str(chosen.folder))} && doit")
     return 0
 
 

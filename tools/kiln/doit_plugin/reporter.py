@@ -24,6 +24,8 @@ class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
         self._fresh = 0
         self._failed: dict[str, list[str]] = {}
         self._waiting: list[str] = []
+        self._others: list[str] = []
+        """users' own tasks that failed"""
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """Count the steps that the selected tasks need."""
@@ -58,14 +60,18 @@ class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
         """One block for a failure; the same one in further images is only counted, and listed at the end."""
         if not isinstance(task, StepTask):
             if not (task.has_subtask and isinstance(fail, UnmetDependency)):
+                self._others.append(task.name)
                 super().add_failure(task, fail)
             return
         if isinstance(fail, UnmetDependency):
             self._waiting.append(task.name)
             return
         text = fail.get_msg().strip()
-        first = text not in self._failed
-        self._failed.setdefault(text, []).append(task.name)
+        # The same fault in another image differs in the image's name alone.
+        image = task.name.partition(":")[2]
+        fault = text.replace(image, "<image>").replace(image.partition("@")[0], "<variant>") if image else text
+        first = fault not in self._failed
+        self._failed.setdefault(fault, []).append(task.name)
         if not first:
             return
         finished = getattr(fail, "finished", None)
@@ -91,6 +97,8 @@ class KilnReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no types
         parts = [f"{self._built} built", f"{self._fresh} up to date", f"{failed} failed"]
         if self._waiting:
             parts.append(f"{len(self._waiting)} not tried")
+        if self._others:
+            parts.append(f"{len(self._others)} other tasks failed ({_some(self._others)})")
         self.write(f"{', '.join(parts)} in {time.monotonic() - self._began:.1f} s\n")
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -89,6 +90,16 @@ def rule(pattern: str) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
     With `<image>` in the pattern there is a task for each image, and the function takes (library, image); with
     `<target>` one for each target and (library, target); otherwise one task and (library). It returns a Step.
     """
+    if "doit.cmd_base" in sys.modules and "kiln.doit_plugin.loader" not in sys.modules:
+        # doit's own loader would find no task in the file, and end well without having done anything.
+        from doit.exceptions import InvalidDodoFile
+
+        error = KilnError(
+            "doit runs without Kiln's loader, which this dodo.py is written for",
+            expected="the settings of the project's doit.cfg or pyproject.toml; doit reads those of the current folder",
+            remedy="run doit in the project's own folder",
+        )
+        raise InvalidDodoFile(str(error))
     if not _PATTERN.fullmatch(pattern):
         raise KilnError(
             f"{pattern!r} is no pattern for a rule",

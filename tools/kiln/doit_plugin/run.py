@@ -12,7 +12,7 @@ from typing import Any
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_num_process
 from doit.control import TaskControl
-from doit.exceptions import TaskFailed, UnmetDependency
+from doit.exceptions import InvalidCommand, TaskFailed, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
@@ -142,7 +142,9 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 for member in task.task_dep if task.has_subtask else [name]:
                     self.control.tasks[member].task_dep = []
         build = loader.build
-        build.size = max(1, num_process)
+        if num_process < 1:
+            raise InvalidCommand(f"-n is {num_process}: it is how many steps run at once, 1 or more")
+        build.size = num_process
         # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         with ExitStack() as stack:

@@ -10,7 +10,8 @@ from kiln.errors import KilnError, ManifestError, Position
 from kiln.manifest.names import check_library
 
 TEMPLATE = Path(__file__).parent / "template"
-_RENAMED = {"gitignore": ".gitignore"}
+IGNORE = ".gitignore"
+_RENAMED = {"gitignore": IGNORE}
 """template file -> its name in a project: under its own name it would act here"""
 
 
@@ -19,12 +20,14 @@ class ProjectError(KilnError):
 
 
 def init(folder: Path) -> list[Path]:
-    """Write a new project into `folder`, which need not exist, and return the files.
+    """Write a new project into `folder`, which need not exist, and return the files that were written.
 
-    The library is named after the folder. Raises ProjectError, with nothing written, when a file is already there or
-    the folder cannot be written.
+    The library is named after the folder. A .gitignore that is there is left as it is. Raises ProjectError, with
+    nothing written, when another file is already there or the folder cannot be written.
     """
-    files = project_files(library_name(folder))
+    files = dict(project_files(library_name(folder)))
+    if (folder / IGNORE).exists():
+        del files[IGNORE]
     taken = [name for name in files if (folder / name).exists()]
     if taken:
         raise ProjectError(

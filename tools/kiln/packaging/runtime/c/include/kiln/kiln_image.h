@@ -12,6 +12,15 @@
  *     -lkiln_sm_80 -Wl,-u,kiln__sm_90a -lkiln_sm_90a
  * or mention it in the program. Of lib<library>.a nothing has to be named. Take one archive alone whole
  * (--whole-archive), for each holds the runtime.
+ *
+ * Launching, with the driver that the program already has: load `data` (cuModuleLoadData, hipModuleLoadData) and get the
+ * function `entry`. Its grid is what the variant's _grid function says (a cluster's blocks come on top: times cluster[0]
+ * in x), its block is `threads` by 1 by 1, its dynamic shared memory `shared_dynamic`; where static and dynamic together
+ * pass 48 KiB, CUDA wants CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES set first. Parameters are passed as one buffer
+ * of `parameter_bytes` that the variant's _pack function writes (CU_LAUNCH_PARAM_BUFFER_POINTER,
+ * HIP_LAUNCH_PARAM_BUFFER_POINTER), never as the argument struct itself: launch inputs stand behind the arguments there,
+ * where the buffer has scratch pointers. An image that asks for scratch memory gets the address of as many bytes, for
+ * each block, at the offset of the parameter with that role.
  */
 #ifndef KILN_IMAGE_H
 #define KILN_IMAGE_H
