@@ -101,6 +101,12 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
         super()._handle_task_error(node, base_fail)
 
 
+def _terminate(number: int, frame: object) -> None:
+    """End by an exception, once: a second signal must not break what the first has begun to clean up."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 class Run(DoitRun):  # type: ignore[misc]  # doit has no types
     """doit's `run`, over Kiln's engine."""
 
@@ -146,7 +152,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             raise InvalidCommand(f"-n is {num_process}: it is how many steps run at once, 1 or more")
         build.size = num_process
         # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.signal(signal.SIGTERM, _terminate)
         with ExitStack() as stack:
             stream = outfile
             if isinstance(outfile, str):

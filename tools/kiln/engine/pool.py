@@ -128,10 +128,9 @@ class Pool:
                 self._server.kill()
                 self._server.wait()
             self._server = None
-        for name in list(self._folders):
-            self.release(name)
-        with suppress(OSError):
-            self._temp.rmdir()
+        self._folders.clear()
+        # As a whole: a signal may have come between the making of a folder and its entry in the table.
+        shutil.rmtree(self._temp, ignore_errors=True)
 
     def _lost(self) -> KilnError:
         """The error for a server that died."""
