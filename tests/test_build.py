@@ -521,7 +521,7 @@ def start(project: Project) -> subprocess.Popen[bytes]:
 
 
 def processes_left_in(folder: Path) -> list[int]:
-    """Those that do not end within seconds: a fork server that is just starting notices late that its parent is gone."""
+    """Those that do not end within seconds: a fork server that is just starting notices late that it is alone."""
     deadline = time.monotonic() + 10
     while processes_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
