@@ -172,7 +172,8 @@ def test_second_run_runs_no_pip_and_starts_at_once(tree: Tree) -> None:
     through = min(seconds([sys.executable, str(tree.root / "tools" / "bootstrap.py"), "--version"]) for _ in range(5))
     direct = min(seconds([str(tree.root / ".venv" / "bin" / "python"), doit, "--version"]) for _ in range(5))
     assert not tree.pip_log.exists()
-    assert through - direct < 0.1, f"{through:.3f} s through bootstrap.py, {direct:.3f} s without"
+    # A set-up takes seconds; the bound leaves room for a busy machine.
+    assert through - direct < 0.5, f"{through:.3f} s through bootstrap.py, {direct:.3f} s without"
 
 
 def test_words_environment_and_exit_code_are_doits(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
