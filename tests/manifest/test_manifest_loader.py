@@ -223,8 +223,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("    name: softmax_{dtype}_{block}\n", "", "6:5", ["lacks the key `name`"]),
     ('    signature: "*{dtype}:16, i32"\n', "", "6:5", ["lacks the key `signature`"]),
     ("    blocks:", "    block:", "9:5", ["unknown key 'block' in `kernels.softmax`", "did you mean 'blocks'?"]),
-    (LAST, "    axes: {A: [1]}", "12:5", ["unknown key 'axes'"]),
-    (LAST, "    constants: {A: 1}", "12:5", ["unknown key 'constants'"]),
+    (LAST, "    promises: [{}]", "12:5", ["unknown key 'promises'"]),
     (LAST, "    blocks: [1]", "12:5", ["'blocks'", "twice", "line 9, column 5"]),
     # paths
     ("kernels/softmax.py", "/kernels/softmax.py", "6:13", ["is absolute"]),
@@ -265,7 +264,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("[1024, 2048]", f"[1024, {'9' * 5000}]", "9:20", ["(5000 characters)"]),
     ("[1024, 2048]", "[on]", "9:14", ["the truth value 'on'"]),
     ("[1024, 2048]", "[1024, 0x400]", "9:20", ["'1024' twice", "column 14"]),
-    ("[1024, 2048]", "[{BLOCK_M: 64}]", "9:14", ["a map"]),
+    ("[1024, 2048]", "{BLOCK_M: 64}", "9:13", ["a list of values", "a map", "brackets"]),
     ("[1024, 2048]", "autotune", "9:13", ["a list of values"]),
     # names
     ("_{dtype}_{block}", "_{type}_{block}", "10:11", ["'{type}'", "did you mean 'dtype'?"]),

@@ -16,7 +16,7 @@ from kiln.compilers.request import CompilerMetadata
 from kiln.errors import Position
 from kiln.manifest.expression import Expression, parse_expression
 from kiln.manifest.interface import Argument, Interface
-from kiln.manifest.model import Image, Kernel, Manifest, Value, Variant
+from kiln.manifest.model import Block, Image, Kernel, Manifest, Value, Variant
 from kiln.manifest.signature import Signature, SignatureItem
 from kiln.packaging.record import Record
 from kiln.toolchain.targets import TARGETS
@@ -43,7 +43,21 @@ def make_kernel(**changes: Any) -> Kernel:
         "source_name": "kernels/softmax.py",
         "function": "softmax_kernel",
         "dtypes": tuple(dtype for dtype, _, _ in SHAPES),
-        "blocks": tuple(block for _, block, _ in SHAPES),
+        "axes": {},
+        "blocks": tuple(
+            Block(
+                tag=str(block),
+                constants={"BLOCK_SIZE": block},
+                options={},
+                is_integer=True,
+                position=_YAML,
+                positions={},
+            )
+            for _, block, _ in SHAPES
+        ),
+        "constants": {},
+        "exclude": (),
+        "targets": BUILT,
         "name": "softmax_{dtype}_{block}",
         "group": "softmax_{dtype}",
         "signature": "*{dtype}:16, *{dtype}:16, i32, i32, i32",
@@ -66,6 +80,7 @@ def make_variant(kernel: Kernel, dtype: str, block: int, num_warps: int, **chang
         "kernel": kernel,
         "dtype": dtype,
         "block": str(block),
+        "axes": {},
         "group": f"softmax_{dtype}",
         "signature": Signature(
             text=kernel.signature.replace("{dtype}", dtype),

@@ -125,7 +125,7 @@ def argument_struct(records: Sequence[Record]) -> tuple[Field, ...]:
 def expression_names(fields: Sequence[Field], record: Record) -> Mapping[str, str]:
     """What each name of a grid or select expression is in C, as an int64_t: members of `args`, and literals."""
     names = {field.source: f"(int64_t)args->{field.name}" for field in fields if field.is_integer}
-    for name, value in record.interface.constants.items():
+    for name, value in record.interface.known.items():
         if isinstance(value, int) and -(2**63) <= value < 2**63:
             names[name] = c_integer(int(value))
     return names

@@ -94,6 +94,8 @@ class VariantView:
     signature: str
     constants: tuple[tuple[str, str], ...]
     constants_text: str
+    axes_text: str
+    """the axes that set no constant; empty without them"""
     fields: tuple[Field, ...]
     has_pointer: bool
     grid: tuple[str, ...]
@@ -129,6 +131,7 @@ def view_variant(records: Sequence[Record]) -> VariantView:
         signature=variant.signature.text,
         constants=tuple((name, _constant(name, value, records[0])) for name, value in constants.items()),
         constants_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in constants.items()) or "none",
+        axes_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in records[0].interface.axes.items()),
         fields=fields,
         has_pointer=any(field.type == _POINTER for field in fields),
         grid=grid,
@@ -271,7 +274,7 @@ def _expressions(
     """The expressions in Rust, over `self` and the constants; and the arguments that need a check before."""
     names: dict[str, str] = {
         name: f"{rust_text.number(int(value))}_i64"
-        for name, value in record.interface.constants.items()
+        for name, value in record.interface.known.items()
         if isinstance(value, int)
     }
     wide: dict[str, Wide] = {}
