@@ -18,6 +18,7 @@ def test_a_new_project_builds_as_it_stands(tmp_path: Path) -> None:
         ".gitignore",
         "dodo.py",
         "doit.cfg",
+        "kernels.schema.json",
         "kernels.yaml",
         "kernels/vector_add.py",
         "kernels/vector_add_reference.py",
