@@ -239,6 +239,7 @@ BAD: list[tuple[dict[str, str], str, list[str]]] = [
     ({"axes": "{A: [1, b]}"}, "12:19", ["different types", "'b' beside 1"]),
     ({"axes": "{A: [0.5]}"}, "12:16", ["cannot stand in names", "{low: 0.5}"]),
     ({"axes": "{A: [-1]}"}, "12:16", ["cannot stand in names", "{low: -1}"]),
+    ({"axes": "{A: ['']}"}, "12:16", ["cannot stand in names", "{low: ''}"]),
     ({"axes": "{A: {a-b: 1}}"}, "12:16", ["cannot stand in names", "'a-b'"]),
     ({"axes": "{A: [on]}"}, "12:16", ['quote it: "on"']),
     ({"axes": "{dtype: [1]}"}, "12:12", ["'dtype' cannot be the name of an axis"]),
@@ -258,6 +259,11 @@ BAD: list[tuple[dict[str, str], str, list[str]]] = [
         {"axes": "{A: [1, 11], B: [1, 11]}", "name": "k_{A}{B}_{dtype}_{block}"},
         "10:5",
         ["'k_111_fp16_128x64'", "an underscore between"],
+    ),
+    (
+        {"axes": "{O: [fp16, fp32]}", "name": "k_{O}_{dtype}_{block}", "group": "g_{dtype}", "signature": '"*{O}"'},
+        "13:5",
+        ["different arguments", "the axis that they differ by"],
     ),
     # constants
     ({"constants": "{A: [1]}"}, "12:20", ["constants.A", "a list of 1", "the key `expression`"]),

@@ -284,7 +284,12 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("softmax_{dtype}_{block}", "s\u043eftmax_{dtype}_{block}", "10:5", ["'s\\u043eftmax_fp32_1024'", "CYRILLIC"]),
     ("softmax_{dtype}_{block}", "x" * 300 + "_{dtype}_{block}", "10:5", ["too long"]),
     ("softmax_{dtype}_{block}", "off", "10:11", ['quote it: "off"']),
-    (LAST, "    group: softmax", "12:5", ["different arguments", "add {dtype} to `group`"]),
+    (
+        LAST,
+        "    group: softmax",
+        "12:5",
+        ["different arguments", "add {dtype}, or the axis that they differ by, to `group`"],
+    ),
     (LAST, "    group: int", "12:5", ["'int' cannot be a group's name"]),
     (LAST, "    group: SOFTMAX_{dtype}_{block}", "12:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
     # signatures

@@ -238,7 +238,9 @@ class AxisValues:
                 where=position,
                 expected=_TAG_RULE,
                 actual=show(word),
-                remedy=f"give each value a word, as in {{low: {word}}}" if word == str(value) else "use another word",
+                remedy=f"give each value a word, as in {{low: {written(value)}}}"
+                if word == word_of(value)
+                else "use another word",
             )
         kinds = {type(other) for other in before.values()}
         if kinds and type(value) not in kinds:

@@ -204,7 +204,7 @@ def _check_groups(variants: Sequence[Variant]) -> None:
                 where=where,
                 expected=f"the types of '{first.id}': {first.signature.text}",
                 actual=variant.signature.text,
-                remedy="add {dtype} to `group`, or give one of the kernels another group",
+                remedy="add {dtype}, or the axis that they differ by, to `group`, or give a kernel another group",
             )
 
 
