@@ -21,7 +21,7 @@ from kiln.closure.slice import Closure, cut
 from kiln.compilers.request import ENVIRONMENT, CompileRequest, CompilerMetadata, compile_request
 from kiln.errors import Position
 from kiln.manifest.expression import Expression, parse_expression
-from kiln.manifest.model import Image, Kernel, Manifest, Variant
+from kiln.manifest.model import Block, Image, Kernel, Manifest, Variant
 from kiln.manifest.signature import parse_signature
 from kiln.packaging.record import Record
 from kiln.toolchain.targets import TARGETS
@@ -50,7 +50,21 @@ def make_kernel(**changes: Any) -> Kernel:
         "source_name": "kernels/softmax.py",
         "function": "softmax_kernel",
         "dtypes": tuple(dtype for dtype, _, _ in SHAPES),
-        "blocks": tuple(block for _, block, _ in SHAPES),
+        "axes": {},
+        "blocks": tuple(
+            Block(
+                tag=str(block),
+                constants={"BLOCK_SIZE": block},
+                options={},
+                is_integer=True,
+                position=_YAML,
+                positions={},
+            )
+            for _, block, _ in SHAPES
+        ),
+        "constants": {},
+        "exclude": (),
+        "targets": BUILT,
         "name": "softmax_{dtype}_{block}",
         "group": "softmax_{dtype}",
         "signature": "*{dtype}:16, *{dtype}:16, i32, i32, i32",
@@ -72,6 +86,7 @@ def make_variant(kernel: Kernel, dtype: str, block: int, num_warps: int, **chang
         "kernel": kernel,
         "dtype": dtype,
         "block": str(block),
+        "axes": {},
         "group": f"softmax_{dtype}",
         "signature": parse_signature(kernel.signature.replace("{dtype}", dtype), _YAML),
         "constants": {"BLOCK_SIZE": block},

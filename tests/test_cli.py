@@ -18,6 +18,7 @@ def test_a_new_project_builds_as_it_stands(tmp_path: Path) -> None:
         ".gitignore",
         "dodo.py",
         "doit.cfg",
+        "kernels.schema.json",
         "kernels.yaml",
         "kernels/vector_add.py",
         "kernels/vector_add_reference.py",
@@ -75,6 +76,17 @@ def test_the_library_is_named_after_its_folder(tmp_path: Path, folder: str, libr
         r"^library: (\w+)", next(p.read_text() for p in init(tmp_path / folder) if p.name == "kernels.yaml"), re.M
     )
     assert name is not None and name.group(1) == library
+
+
+def test_the_format_is_printed_for_editors_and_for_people(tmp_path: Path) -> None:
+    """And a new project has the schema beside its manifest, which names it."""
+    project = Project(folder=tmp_path / "x")
+    init(project.folder)
+    schema = project.run_python("-m", "kiln", "schema").expect().output
+    assert schema == project.read("kernels.schema.json") == (REPOSITORY / "kernels.schema.json").read_text()
+    assert project.read("kernels.yaml").startswith("# yaml-language-server: $schema=kernels.schema.json\n")
+    page = project.run_python("-m", "kiln", "manifest-docs").expect().output
+    assert page == (REPOSITORY / "docs/manifest.md").read_text()
 
 
 def test_the_command_says_its_version_and_its_use(tmp_path: Path) -> None:

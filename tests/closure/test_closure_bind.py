@@ -14,13 +14,13 @@ from kiln.closure.slice import Closure
 from kiln.errors import KilnError, ManifestError, Position
 from kiln.manifest.expression import parse_expression
 from kiln.manifest.interface import Argument, Interface
-from kiln.manifest.model import Kernel, Variant
+from kiln.manifest.model import Block, Kernel, Variant
 from kiln.manifest.signature import parse_signature
 
 KERNEL = (
     "@triton.jit\ndef kernel(out_ptr, in_ptr, n, flag, scale, BLOCK_SIZE: tl.constexpr, DEPTH: tl.constexpr = 2):\n"
 )
-LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12}
+LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12, "axes.MODE": 13}
 
 
 def at(key: str) -> Position:
@@ -34,6 +34,7 @@ def variant(
     grid: str = "rows * n",
     select: str = "n <= BLOCK_SIZE",
     tensors: dict[str, str] | None = None,
+    axes: dict[str, Any] | None = None,
 ) -> Variant:
     one = parse_expression("1", at("grid"))
     kernel = Kernel(
@@ -44,7 +45,20 @@ def variant(
         source_name="k.py",
         function="kernel",
         dtypes=("fp16",),
-        blocks=(64,),
+        axes={name: {str(value): value} for name, value in (axes or {}).items()},
+        blocks=(
+            Block(
+                tag="64",
+                constants={"BLOCK_SIZE": 64},
+                options={},
+                is_integer=True,
+                position=at("blocks"),
+                positions={},
+            ),
+        ),
+        constants={},
+        exclude=(),
+        targets=("sm_80",),
         name="soft_{dtype}_{block}",
         group="soft_{dtype}",
         signature=signature,
@@ -65,6 +79,7 @@ def variant(
         kernel=kernel,
         dtype="fp16",
         block="64",
+        axes=axes or {},
         group="soft_fp16",
         signature=parse_signature(signature, at("signature")),
         constants={"DEPTH": 4, "BLOCK_SIZE": 64} if constants is None else constants,
@@ -90,6 +105,14 @@ def test_arguments_and_constants_in_the_functions_order(closure: Closure) -> Non
         constants={"BLOCK_SIZE": 64, "DEPTH": 4},
     )
     assert list(bind(variant(), closure).constants) == ["BLOCK_SIZE", "DEPTH"]
+
+
+def test_an_axis_sets_its_parameter_or_is_for_expressions(closure: Closure) -> None:
+    declared = variant(constants={"BLOCK_SIZE": 64}, axes={"DEPTH": 8, "MODE": True}, grid="rows * MODE + DEPTH")
+    interface = bind(declared, closure)
+    assert interface.constants == {"BLOCK_SIZE": 64, "DEPTH": 8}
+    assert interface.axes == {"MODE": True}
+    assert interface.known == {"BLOCK_SIZE": 64, "DEPTH": 8, "MODE": True}
 
 
 def test_a_default_stands_and_a_constant_needs_no_annotation(scratch: Scratch) -> None:
@@ -145,6 +168,21 @@ REFUSED: dict[str, tuple[Variant, str, str]] = {
         variant(tensors={"in_ptr": "cols"}),
         "kernels.yaml:11:5: the shape of in_ptr of soft_fp16_64 uses cols, which is not known",
         "declare it, as `inputs: {cols: i32}`",
+    ),
+    "an axis that nothing uses": (
+        variant(axes={"MODE": 1}),
+        "kernels.yaml:13:5: the axis MODE of soft changes nothing: kernel has no parameter of that name",
+        "one of the parameters of kernel at k.py:4:1: out_ptr,",
+    ),
+    "an axis of text in grid": (
+        variant(axes={"MODE": "fast"}, grid="MODE"),
+        "kernels.yaml:8:5: grid of soft_fp16_64 uses MODE, which is no integer",
+        "with MODE = 'fast', an axis",
+    ),
+    "a misspelt option of a block": (
+        variant(constants={"num_wraps": 8, "BLOCK_SIZE": 64}),
+        "kernels.yaml:12:5: soft_fp16_64 sets the constant num_wraps",
+        "did you mean 'num_warps'",
     ),
     "a tensor of no argument": (
         variant(tensors={"inptr": "rows"}),

@@ -223,8 +223,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("    name: softmax_{dtype}_{block}\n", "", "6:5", ["lacks the key `name`"]),
     ('    signature: "*{dtype}:16, i32"\n', "", "6:5", ["lacks the key `signature`"]),
     ("    blocks:", "    block:", "9:5", ["unknown key 'block' in `kernels.softmax`", "did you mean 'blocks'?"]),
-    (LAST, "    axes: {A: [1]}", "12:5", ["unknown key 'axes'"]),
-    (LAST, "    constants: {A: 1}", "12:5", ["unknown key 'constants'"]),
+    (LAST, "    promises: [{}]", "12:5", ["unknown key 'promises'"]),
     (LAST, "    blocks: [1]", "12:5", ["'blocks'", "twice", "line 9, column 5"]),
     # paths
     ("kernels/softmax.py", "/kernels/softmax.py", "6:13", ["is absolute"]),
@@ -265,7 +264,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("[1024, 2048]", f"[1024, {'9' * 5000}]", "9:20", ["(5000 characters)"]),
     ("[1024, 2048]", "[on]", "9:14", ["the truth value 'on'"]),
     ("[1024, 2048]", "[1024, 0x400]", "9:20", ["'1024' twice", "column 14"]),
-    ("[1024, 2048]", "[{BLOCK_M: 64}]", "9:14", ["a map"]),
+    ("[1024, 2048]", "{BLOCK_M: 64}", "9:13", ["a list of values", "a map", "brackets"]),
     ("[1024, 2048]", "autotune", "9:13", ["a list of values"]),
     # names
     ("_{dtype}_{block}", "_{type}_{block}", "10:11", ["'{type}'", "did you mean 'dtype'?"]),
@@ -285,7 +284,12 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("softmax_{dtype}_{block}", "s\u043eftmax_{dtype}_{block}", "10:5", ["'s\\u043eftmax_fp32_1024'", "CYRILLIC"]),
     ("softmax_{dtype}_{block}", "x" * 300 + "_{dtype}_{block}", "10:5", ["too long"]),
     ("softmax_{dtype}_{block}", "off", "10:11", ['quote it: "off"']),
-    (LAST, "    group: softmax", "12:5", ["different arguments", "add {dtype} to `group`"]),
+    (
+        LAST,
+        "    group: softmax",
+        "12:5",
+        ["different arguments", "add {dtype}, or the axis that they differ by, to `group`"],
+    ),
     (LAST, "    group: int", "12:5", ["'int' cannot be a group's name"]),
     (LAST, "    group: SOFTMAX_{dtype}_{block}", "12:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
     # signatures

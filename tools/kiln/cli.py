@@ -10,6 +10,8 @@ from pathlib import Path
 
 from kiln import __version__
 from kiln.errors import KilnError
+from kiln.manifest.json_schema import json_schema
+from kiln.manifest.reference import reference_page
 from kiln.project import IGNORE, init, library_name
 
 
@@ -20,7 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     command = commands.add_parser("init", help="write a new project: kernels.yaml, dodo.py, doit.cfg and one kernel")
     command.add_argument("folder", metavar="DIR", type=Path, help="where; it is made when it is not there")
+    commands.add_parser("schema", help="print the JSON Schema of kernels.yaml, for editors")
+    commands.add_parser("manifest-docs", help="print the reference of kernels.yaml, in Markdown")
     chosen = parser.parse_args(arguments)
+    if chosen.command == "schema":
+        print(json_schema(), end="")
+        return 0
+    if chosen.command == "manifest-docs":
+        print(reference_page(), end="")
+        return 0
     try:
         written = init(chosen.folder)
     except KilnError as error:

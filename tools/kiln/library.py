@@ -279,8 +279,11 @@ class Library:
         if variant.id not in self._declarations:
             kernel = variant.kernel
             if kernel.key not in self._kernels:
-                # Tests and tuning read these three; no package says them.
-                said = dataclasses.replace(kernel, tolerance={}, reference=None, problems=())
+                # Tests and tuning read the first three, and variants and images are made of the rest: no package
+                # says them.
+                said = dataclasses.replace(
+                    kernel, tolerance={}, reference=None, problems=(), axes={}, blocks=(), exclude=(), targets=()
+                )
                 self._kernels[kernel.key] = digest_json(plain(said))
             own = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)}
             own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image)}

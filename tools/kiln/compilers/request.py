@@ -83,14 +83,22 @@ def _check_options(image: Image, target: Target) -> None:
     able = target.vendor == "nvidia" and isinstance(target.arch, int) and target.arch >= 90
     for name, is_asked in asked.items():
         if is_asked and not able:
-            kernel = image.variant.kernel
             raise ManifestError(
                 f"{image.id} cannot be built: {name} is {options[name]}",
-                where=kernel.positions.get("options", kernel.position),
+                where=_option_position(image, name),
                 expected="a target of sm_90 or later",
                 actual=target.name,
                 remedy=f"leave {name} out, or take {target.name} out of `targets`",
             )
+
+
+def _option_position(image: Image, name: str) -> Position:
+    """Where the option is set: in the block, under `options`, or among the defaults, which the kernel stands for."""
+    kernel = image.variant.kernel
+    block = next((block for block in kernel.blocks if block.tag == image.variant.block), None)
+    if block is not None and name in block.options:
+        return block.positions[name]
+    return kernel.positions.get("options", kernel.position)
 
 
 def components(request: CompileRequest) -> dict[str, str]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kiln.errors import ManifestError, Position
+from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.combinations import Combination, combine
+from kiln.manifest.expression import Expression
 from kiln.manifest.model import Image, Kernel, Value, Variant
 from kiln.manifest.names import check_name, fold
 from kiln.manifest.pattern import fill, placeholders
-from kiln.manifest.schema import BLOCK_CONSTANT, OPTIONS
+from kiln.manifest.schema import OPTIONS
 from kiln.manifest.signature import Signature, parse_signature
 from kiln.manifest.value_types import Either
+from kiln.manifest.wording import show
 
 
 def expand_variants(kernels: Iterable[Kernel]) -> tuple[Variant, ...]:
-    """All variants: kernels in order, the dtypes of each, the blocks of each dtype.
+    """All variants: kernels in order; of each the dtypes, of each dtype the axes' values, of each of these the blocks.
 
-    Raises ManifestError for names that cannot stand in symbols or are equal but for case, for signatures, and for
-    options out of range.
+    Raises ManifestError for names that cannot stand in symbols or are equal but for case, for signatures, for constants
+    and options that cannot be computed or are out of range, and for what `exclude` says.
     """
     variants = tuple(variant for kernel in kernels for variant in _expand_kernel(kernel))
     _check_variant_names(variants)
@@ -25,41 +28,109 @@ def expand_variants(kernels: Iterable[Kernel]) -> tuple[Variant, ...]:
     return variants
 
 
-def expand_images(variants: Iterable[Variant], targets: Sequence[str]) -> tuple[Image, ...]:
+def expand_images(variants: Iterable[Variant]) -> tuple[Image, ...]:
     """All images: each variant's targets in order."""
-    return tuple(Image(variant=variant, target=target) for variant in variants for target in targets)
+    return tuple(Image(variant=variant, target=target) for variant in variants for target in variant.kernel.targets)
 
 
 def _expand_kernel(kernel: Kernel) -> Iterator[Variant]:
-    for dtype in kernel.dtypes:
-        signature = parse_signature(fill(kernel.signature, {"dtype": dtype}), _position(kernel, "signature"))
-        for block in kernel.blocks:
-            yield _make_variant(kernel, dtype, block, signature)
+    _check_expressions(kernel)
+    signatures: dict[str, Signature] = {}
+    for combination in combine(kernel):
+        text = fill(kernel.signature, combination.words)
+        if text not in signatures:
+            signatures[text] = parse_signature(text, _position(kernel, "signature"))
+        yield _make_variant(kernel, combination, signatures[text])
 
 
-def _make_variant(kernel: Kernel, dtype: str, block: int, signature: Signature) -> Variant:
-    words = {"dtype": dtype, "block": str(block)}
-    name, group = fill(kernel.name, words), fill(kernel.group, words)
+def _make_variant(kernel: Kernel, combination: Combination, signature: Signature) -> Variant:
+    block = combination.block
+    name, group = fill(kernel.name, combination.words), fill(kernel.group, combination.words)
     check_name(name, _position(kernel, "name"), "a variant's name")
     check_name(group, _position(kernel, "group"), "a group's name")
-    constants: dict[str, Value] = {BLOCK_CONSTANT: block}
-    options: dict[str, Value] = {}
-    for option, value in kernel.options.items():
-        kind = OPTIONS[option].type
-        assert isinstance(kind, Either)
-        options[option] = kind.resolve(
-            value, {"block": block, BLOCK_CONSTANT: block}, f"kernels.{kernel.key}.options.{option}"
-        )
+    values = _integers({**combination.axes, **block.constants, **_literals(kernel)})
+    if block.is_integer:
+        values["block"] = int(block.tag)
+    constants = dict(block.constants)
+    for constant, declared in kernel.constants.items():
+        constants[constant] = declared.evaluate(values) if isinstance(declared, Expression) else declared
     return Variant(
         id=name,
         kernel=kernel,
-        dtype=dtype,
-        block=words["block"],
+        dtype=combination.dtype,
+        block=block.tag,
+        axes=combination.axes,
         group=group,
         signature=signature,
         constants=constants,
-        options=options,
+        options=_options(kernel, combination, values | _integers(constants)),
     )
+
+
+def _options(kernel: Kernel, combination: Combination, values: Mapping[str, int]) -> dict[str, Value]:
+    """The block's own over the kernel's, in the order of the table of options."""
+    merged = {**kernel.options, **combination.block.options}
+    options: dict[str, Value] = {}
+    for option, known in OPTIONS.items():
+        if option in merged:
+            assert isinstance(known.type, Either)
+            what = f"kernels.{kernel.key}.options.{option}"
+            options[option] = known.type.resolve(merged[option], values, what)
+    return options
+
+
+def _literals(kernel: Kernel) -> dict[str, Value]:
+    return {name: value for name, value in kernel.constants.items() if not isinstance(value, Expression)}
+
+
+def _integers(values: Mapping[str, Value]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if isinstance(value, int)}
+
+
+def _check_expressions(kernel: Kernel) -> None:
+    """Every name in constants and options stands for an integer or a truth value, in every variant."""
+    first = kernel.blocks[0]
+    values: dict[str, list[Value]] = {
+        **({"block": [1]} if first.is_integer else {}),
+        **{name: [block.constants[name] for block in kernel.blocks] for name in first.constants},
+        **{name: [value] for name, value in _literals(kernel).items()},
+        **{name: list(words.values()) for name, words in kernel.axes.items()},
+    }
+    for name, value in kernel.constants.items():
+        if isinstance(value, Expression):
+            _check_names(value, values, f"kernels.{kernel.key}.constants.{name}", kernel)
+    # An option may use what is computed, too.
+    values |= {name: [0] for name, value in kernel.constants.items() if isinstance(value, Expression)}
+    for options, what in (
+        (kernel.options, f"kernels.{kernel.key}.options"),
+        *((block.options, f"kernels.{kernel.key}.blocks[{index}]") for index, block in enumerate(kernel.blocks)),
+    ):
+        for name, option in options.items():
+            if isinstance(option, Expression):
+                _check_names(option, values, f"{what}.{name}", kernel)
+
+
+def _check_names(expression: Expression, values: Mapping[str, list[Value]], what: str, kernel: Kernel) -> None:
+    known = [name for name, given in values.items() if all(isinstance(value, int) for value in given)]
+    for name in sorted(expression.names - set(known)):
+        why, remedy = (
+            f"the unknown name {show(name)}",
+            did_you_mean(name, known) or "declare it under `axes` or `constants`",
+        )
+        if name in values:
+            why, remedy = f"{show(name)}, which is no integer", "use an integer in its place"
+        elif name == "block":
+            why = "'block', and the blocks are maps"
+            remedy = f"use their constants: {', '.join(kernel.blocks[0].constants) or 'there are none'}"
+        elif name in kernel.constants:
+            why, remedy = f"{show(name)}, which is computed itself", "write out what that one is computed with"
+        raise ManifestError(
+            f"`{what}` uses {why}",
+            where=expression.position,
+            expected=f"names among {', '.join(known)}" if known else "numbers only",
+            actual=show(expression.text),
+            remedy=remedy,
+        )
 
 
 def _position(kernel: Kernel, key: str) -> Position:
@@ -82,18 +153,22 @@ def _check_variant_names(variants: Iterable[Variant]) -> None:
             f"'{variant.id}' is the name of two variants, of {makers}{alike}",
             where=_position(variant.kernel, "name"),
             expected="names that differ in more than upper and lower case",
-            actual=f"dtype {first.dtype}, block {first.block}, and dtype {variant.dtype}, block {variant.block}",
+            actual=f"{_described(first)}, and {_described(variant)}",
             remedy=remedy,
         )
 
 
+def _choices(variant: Variant) -> dict[str, Value]:
+    return {"dtype": variant.dtype, **variant.axes, "block": variant.block}
+
+
+def _described(variant: Variant) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _choices(variant).items())
+
+
 def _missing_placeholder(first: Variant, second: Variant) -> str:
-    used = placeholders(first.kernel.name)
-    missing = [
-        f"{{{name}}}"
-        for name, differs in (("dtype", first.dtype != second.dtype), ("block", first.block != second.block))
-        if differs and name not in used
-    ]
+    used, other = placeholders(first.kernel.name), _choices(second)
+    missing = [f"{{{name}}}" for name, value in _choices(first).items() if value != other[name] and name not in used]
     if missing:
         return f"add {' and '.join(missing)} to `name`"
     return "put an underscore between the placeholders of `name`"
@@ -129,7 +204,7 @@ def _check_groups(variants: Sequence[Variant]) -> None:
                 where=where,
                 expected=f"the types of '{first.id}': {first.signature.text}",
                 actual=variant.signature.text,
-                remedy="add {dtype} to `group`, or give one of the kernels another group",
+                remedy="add {dtype}, or the axis that they differ by, to `group`, or give a kernel another group",
             )
 
 

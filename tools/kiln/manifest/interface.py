@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kiln.manifest.model import Value
 
@@ -26,3 +26,10 @@ class Interface:
     arguments: tuple[Argument, ...]
     constants: Mapping[str, Value]
     """constexpr parameter -> value, in the order of the function's parameters, without those left to their default"""
+    axes: Mapping[str, Value] = field(default_factory=dict)
+    """the axes that set no parameter: expressions know them, and the image does not"""
+
+    @property
+    def known(self) -> Mapping[str, Value]:
+        """What the variant fixes, for expressions over it: constants, then axes that set no parameter."""
+        return {**self.constants, **self.axes}

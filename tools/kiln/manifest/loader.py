@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kiln.errors import ManifestError, Position
+from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.expand import expand_images, expand_variants
 from kiln.manifest.expression import Expression, parse_expression
 from kiln.manifest.model import Kernel, Manifest
 from kiln.manifest.names import fold
 from kiln.manifest.paths import find_file
+from kiln.manifest.pattern import check_pattern
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP, VERSION
 from kiln.manifest.value_types import Key, Section
+from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List, Map, Node, Scalar
 from kiln.manifest.yaml_tree import MAX_BYTES, read_yaml
 
@@ -38,19 +41,21 @@ def load(path: Path) -> Manifest:
     targets = entries["targets"].value
     assert isinstance(targets, List)
     absolute = path.absolute()
-    kernels = _read_kernels(top["kernels"], entries["kernels"].value, top["defaults"], absolute.parent)
-    _check_count(kernels, len(targets.items))
+    target_positions = {name: item.position for name, item in zip(top["targets"], targets.items, strict=True)}
+    kernels = _read_kernels(top, entries["kernels"].value, absolute.parent)
+    _check_count(kernels)
+    _check_targets(kernels, target_positions)
     variants = expand_variants(kernels)
     return Manifest(
         path=absolute,
         position=root.position,
         library=top["library"],
         targets=top["targets"],
-        target_positions={name: item.position for name, item in zip(top["targets"], targets.items, strict=True)},
+        target_positions=target_positions,
         host=top["host"],
         kernels=kernels,
         variants=variants,
-        images=expand_images(variants, top["targets"]),
+        images=expand_images(variants),
     )
 
 
@@ -86,13 +91,11 @@ def _check_version(root: Node) -> None:
         )
 
 
-def _read_kernels(
-    declared: Mapping[str, Mapping[str, Any]], node: Node, defaults: Mapping[str, Any], root: Path
-) -> tuple[Kernel, ...]:
+def _read_kernels(top: Mapping[str, Any], node: Node, root: Path) -> tuple[Kernel, ...]:
     entries = _entries(node)
     seen: dict[str, str] = {}
     kernels = []
-    for key, values in declared.items():
+    for key, values in top["kernels"].items():
         first = seen.setdefault(fold(key), key)
         if first != key:
             raise ManifestError(
@@ -102,31 +105,44 @@ def _read_kernels(
                 actual=f"the first is at line {entries[first].key.position.line}",
                 remedy="rename one of them",
             )
-        kernels.append(_read_kernel(key, entries[key], values, defaults, root))
+        kernels.append(_read_kernel(key, entries[key], values, top, root))
     return tuple(kernels)
 
 
-def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], defaults: Mapping[str, Any], root: Path) -> Kernel:
+def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], top: Mapping[str, Any], root: Path) -> Kernel:
     values = _with_defaults(given, KERNEL)
     entries = _entries(entry.value)
     position = entry.key.position
     _check_tolerance(values, entries)
+    positions = {name: own.key.position for name, own in entries.items()}
+    for section in ("constants", "axes", "inputs"):
+        if section in entries:
+            named = _entries(entries[section].value)
+            positions |= {f"{section}.{name}": own.key.position for name, own in named.items()}
+    _check_variables(values, positions)
+    for name, allowed in (("name", ("dtype", "block")), ("group", ("dtype", "block")), ("signature", ("dtype",))):
+        if name in entries:
+            check_pattern(values[name], (*allowed, *values["axes"]), entries[name].value.position)
     if values["reference"] is not None:
         file = values["reference"].rpartition(":")[0]
         find_file(root, file, entries["reference"].value.position, f"kernels.{key}.reference")
     return Kernel(
         key=key,
         position=position,
-        positions={name: own.key.position for name, own in entries.items()},
+        positions=positions,
         source=find_file(root, values["source"], entries["source"].value.position, f"kernels.{key}.source"),
         source_name=values["source"],
         function=values["function"],
         dtypes=values["dtypes"],
+        axes=values["axes"],
         blocks=values["blocks"],
+        constants=values["constants"],
+        exclude=values["exclude"],
+        targets=_narrow_targets(key, values["targets"], entries, top["targets"]),
         name=values["name"],
-        group=values["group"] if values["group"] is not None else f"{key}_{{dtype}}",
+        group=values["group"] if values["group"] is not None else _default_group(key, values["axes"]),
         signature=values["signature"],
-        options=_merge_options(defaults, values["options"]),
+        options=_merge_options(top["defaults"], values["options"]),
         inputs=values["inputs"],
         grid=_pad_grid(values["grid"], entries["grid"].value.position if "grid" in entries else position),
         select=values["select"],
@@ -137,16 +153,77 @@ def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], defaults: Map
     )
 
 
-def _check_count(kernels: tuple[Kernel, ...], targets: int) -> None:
+def _default_group(key: str, axes: Iterable[str]) -> str:
+    """Variants with other values on an axis compute something else; those with other blocks compete."""
+    return "_".join([key, "{dtype}", *(f"{{{axis}}}" for axis in axes)])
+
+
+def _narrow_targets(
+    key: str, given: tuple[str, ...] | None, entries: Mapping[str, Entry], library: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The kernel's targets in the library's order."""
+    if given is None:
+        return library
+    node = entries["targets"].value
+    assert isinstance(node, List)
+    for name, item in zip(given, node.items, strict=True):
+        if name not in library:
+            raise ManifestError(
+                f"`kernels.{key}.targets` holds {show(name)}, which the library is not built for",
+                where=item.position,
+                expected=f"targets among {', '.join(library)}",
+                actual=show(name),
+                remedy=did_you_mean(name, library) or "add it to the library's `targets`, or remove it here",
+            )
+    return tuple(name for name in library if name in given)
+
+
+def _check_targets(kernels: Iterable[Kernel], positions: Mapping[str, Position]) -> None:
+    """A target has an archive and a table of its own, which cannot be empty."""
+    used = {target for kernel in kernels for target in kernel.targets}
+    for name, position in positions.items():
+        if name not in used:
+            raise ManifestError(
+                f"no kernel is built for {show(name)}",
+                where=position,
+                expected="at least one kernel for each of the library's targets",
+                actual="every kernel has `targets` of its own, without it",
+                remedy="remove it here, or add it to the `targets` of a kernel",
+            )
+
+
+def _check_variables(values: Mapping[str, Any], positions: Mapping[str, Position]) -> None:
+    """What expressions and parameters are named by has one meaning."""
+    seen: dict[str, str] = {}
+    for section, names in (
+        ("blocks", values["blocks"][0].constants),
+        ("axes", values["axes"]),
+        ("constants", values["constants"]),
+        ("inputs", values["inputs"]),
+    ):
+        for name in names:
+            other = seen.setdefault(name, section)
+            if other != section:
+                raise ManifestError(
+                    f"{show(name)} stands under `{other}` and under `{section}`",
+                    where=positions[f"{section}.{name}"],
+                    expected="one place that says what a name is",
+                    actual=f"{show(name)} twice",
+                    remedy=f"remove it from `{section}`, or from `{other}`",
+                )
+
+
+def _check_count(kernels: tuple[Kernel, ...]) -> None:
     images = 0
     for kernel in kernels:
-        images += len(kernel.dtypes) * len(kernel.blocks) * targets
+        axes = math.prod(len(values) for values in kernel.axes.values())
+        images += len(kernel.dtypes) * axes * len(kernel.blocks) * len(kernel.targets)
         if images > MAX_IMAGES:
             raise ManifestError(
                 "the manifest declares too many images",
                 where=kernel.position,
                 expected=f"at most {MAX_IMAGES}",
-                actual=f"{images} up to this kernel: dtypes x blocks x targets",
+                actual=f"{images} up to this kernel: dtypes x axes x blocks x targets",
                 remedy="split the kernels over several libraries, or build fewer variants",
             )
 

@@ -1,4 +1,4 @@
-"""Patterns of names and signatures: text with the placeholders `{dtype}` and `{block}`."""
+"""Patterns of names and signatures: text with the placeholders `{dtype}`, `{block}` and one for each axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def check_pattern(pattern: str, allowed: Sequence[str], position: Position) -> N
         word = part[1]
         if word in allowed:
             continue
-        known = " and ".join(f"{{{name}}}" for name in allowed)
+        named = [f"{{{name}}}" for name in allowed]
+        known = " and ".join([*([", ".join(named[:-1])] if named[1:] else []), named[-1]])
         if word is None:
             what = f"the pattern {show(pattern)} has a brace at its character {part.start() + 1} that is no placeholder"
             remedy = "remove the brace; names and signatures hold none"

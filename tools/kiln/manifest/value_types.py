@@ -14,7 +14,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.expression import Expression, Type, parse_expression
-from kiln.manifest.pattern import check_pattern
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import List, Map, Node, Scalar, describe, other_type
 
@@ -132,32 +131,30 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """Text with placeholders."""
+    """Text with placeholders, checked by the loader, which knows the axes."""
 
     placeholders: Sequence[str]
+    """beside one for each axis"""
 
     @property
     def words(self) -> str:
-        return f"text with {' and '.join(f'{{{name}}}' for name in self.placeholders)} where the value goes"
+        known = ", ".join(f"{{{name}}}" for name in self.placeholders)
+        return f"text with {known} or {{name of an axis}} where the value goes"
 
     def read(self, node: Node, what: str) -> str:
-        text = read_text(node, what, self.words)
-        check_pattern(text, self.placeholders, node.position)
-        return text
+        return read_text(node, what, self.words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """An expression; with `names`, over these only, and else over names that are checked against the function later."""
+    """An expression; its names are checked later, when they are known. `result` None: an integer or a truth value."""
 
-    result: Type
-    names: Sequence[str] | None = None
+    result: Type | None
 
     @property
     def words(self) -> str:
-        kind = "an integer" if self.result == "int" else "a truth value"
-        over = "" if self.names is None else f" over {', '.join(self.names)}"
-        return f"an expression{over} that gives {kind}"
+        kind = {"int": "an integer", "bool": "a truth value", None: "an integer or a truth value"}[self.result]
+        return f"an expression that gives {kind}"
 
     def read(self, node: Node, what: str) -> Expression:
         if isinstance(node, Scalar) and node.plain and _INTEGER.fullmatch(node.text):
@@ -167,7 +164,7 @@ class Computed:
         else:
             text = read_text(node, what, self.words)
         expression = parse_expression(text, node.position)
-        if expression.type != self.result:
+        if self.result is not None and expression.type != self.result:
             found = "an integer" if expression.type == "int" else "a truth value"
             raise ManifestError(
                 f"wrong value for `{what}`",
@@ -175,17 +172,69 @@ class Computed:
                 expected=self.words,
                 actual=f"{show(expression.text)}, which gives {found}",
             )
-        unknown = sorted(expression.names - set(self.names)) if self.names is not None else []
-        if unknown:
-            assert self.names is not None
-            raise ManifestError(
-                f"`{what}` uses the unknown name {show(unknown[0])}",
-                where=node.position,
-                expected=f"names among {', '.join(self.names)}",
-                actual=show(expression.text),
-                remedy=did_you_mean(unknown[0], self.names),
-            )
         return expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Literal:
+    """true, false, an integer, a number with a point or an exponent, or text."""
+
+    words = "true, false, an integer, a number or text"
+
+    def read(self, node: Node, what: str) -> bool | int | float | str:
+        if not isinstance(node, Scalar) or not node.plain:
+            return read_text(node, what, self.words)
+        if node.text in ("true", "false"):
+            return node.text == "true"
+        if _INTEGER.fullmatch(node.text):
+            return Integer().read(node, what)
+        # A number without point and exponent has zeros in front, which some readers take for an octal one.
+        if _NUMBER.fullmatch(node.text) and not node.text.lstrip("+-").isdigit():
+            value = float(node.text)
+            if math.isinf(value):
+                raise wrong(node, what, self.words)
+            return value
+        return read_text(node, what, self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiteralOrComputed:
+    """A literal, or `{expression: ...}`: a text alone is a text."""
+
+    section: Section
+
+    @property
+    def words(self) -> str:
+        return f"{Literal.words}, or a map with the key `expression`, {self.section.keys['expression'].type.words}"
+
+    def read(self, node: Node, what: str) -> bool | int | float | str | Expression:
+        if isinstance(node, Map):
+            expression: Expression = self.section.read(node, what)["expression"]
+            return expression
+        try:
+            return Literal().read(node, what)
+        except ManifestError as error:
+            raise ManifestError(
+                error.what, where=error.where, expected=self.words, actual=error.actual, remedy=error.remedy
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOrMore(Generic[T]):
+    """A value, or a list of them; read as a list of nodes' values with their positions."""
+
+    item: ValueType[T]
+
+    @property
+    def words(self) -> str:
+        return f"{self.item.words}, or a list of them"
+
+    def read(self, node: Node, what: str) -> tuple[tuple[T, Position], ...]:
+        if isinstance(node, List) and node.items:
+            return tuple((self.item.read(item, f"{what}[{i}]"), item.position) for i, item in enumerate(node.items))
+        if not isinstance(node, Scalar):
+            raise wrong(node, what, self.words)
+        return ((self.item.read(node, what), node.position),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +347,8 @@ class Key:
 
     type: ValueType[Any]
     doc: str
+    example: str = ""
+    """a value, as YAML in one line"""
     required: bool = False
     default: Any = None
 

@@ -126,7 +126,7 @@ def argument_struct(records: Sequence[Record]) -> ArgumentStruct:
         members=tuple(members),
         constants={
             name: int(value)
-            for name, value in first.interface.constants.items()
+            for name, value in first.interface.known.items()
             if isinstance(value, int) and -(2**63) <= value < 2**63
         },
         buffer_bytes=max(record.facts.parameter_bytes for record in records),

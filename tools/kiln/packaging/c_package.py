@@ -62,7 +62,8 @@ def render_header(records: Sequence[Record], manifest: Manifest, staging: Path) 
     by_variant: dict[str, list[Record]] = {}
     for record in records:
         by_variant.setdefault(record.image.variant.id, []).append(record)
-    targets = dict.fromkeys(record.image.target for record in records)
+    built = {record.image.target for record in records}
+    targets = [target for target in manifest.targets if target in built]
     header = (
         environment()
         .get_template("c/library.h.j2")
@@ -151,11 +152,13 @@ def _description(record: Record) -> list[str]:
     variant = record.image.variant
     kernel = variant.kernel
     constants = ", ".join(f"{name} = {value}" for name, value in record.interface.constants.items())
+    axes = ", ".join(f"{name} = {value}" for name, value in record.interface.axes.items())
     lines = [
         f"{variant.id}: kernel {kernel.key}, group {variant.group}, dtype {variant.dtype}, block {variant.block}",
         f"Function: {kernel.function} of {kernel.source_name}",
         f"Signature: {variant.signature.text}",
         f"Constants: {constants or 'none'}",
+        *([f"Axes: {axes}"] if axes else []),
         f"Grid: {', '.join(expression.text for expression in kernel.grid)}",
         f"Serves a call when: {kernel.select.text if kernel.select else 'always'}",
     ]

@@ -88,6 +88,8 @@ class VariantView:
     signature: str
     constants: tuple[tuple[str, str], ...]
     constants_text: str
+    axes_text: str
+    """the axes that set no constant; empty without them"""
     fields: tuple[Field, ...]
     has_pointer: bool
     buffer_bytes: int
@@ -126,6 +128,7 @@ def view_variant(records: Sequence[Record]) -> VariantView:
         signature=variant.signature.text,
         constants=tuple((name, _constant(name, value, records[0])) for name, value in records[0].constants.items()),
         constants_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in constants.items()) or "none",
+        axes_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in records[0].interface.axes.items()),
         fields=fields,
         has_pointer=any(member.is_pointer for member in arguments.members),
         buffer_bytes=arguments.buffer_bytes,

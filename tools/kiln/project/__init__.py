@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kiln.errors import KilnError, ManifestError, Position
+from kiln.manifest import json_schema
 from kiln.manifest.names import check_library
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -56,8 +57,8 @@ def init(folder: Path) -> list[Path]:
 
 
 def project_files(library: str) -> Mapping[str, str]:
-    """Path in the project -> text."""
-    found = {}
+    """Path in the project -> text. The schema is not a template: it is that of the Kiln that writes the project."""
+    found = {json_schema.FILE: json_schema.json_schema()}
     for path in sorted(TEMPLATE.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             name = path.relative_to(TEMPLATE).as_posix()

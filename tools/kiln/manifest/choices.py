@@ -1,0 +1,288 @@
+"""What a kernel is built in many forms by: the types of `blocks`, `axes` and `exclude`."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.expression import RESERVED_NAMES
+from kiln.manifest.model import Block, Exclusion, Value
+from kiln.manifest.value_types import Integer, Key, ListOf, Literal, MapOf, OneOrMore, Section, Text, wrong
+from kiln.manifest.wording import show
+from kiln.manifest.yaml_nodes import List, Map, Node, Scalar
+
+BLOCK_CONSTANT = "BLOCK_SIZE"
+"""the constexpr parameter that a block which is an integer sets"""
+
+OWN_WORDS = ("dtype", "block", "tag")
+"""what names of constants and axes would be taken for"""
+
+_TAG = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
+_TAG_RULE = "letters and digits, with single underscores between them, all ASCII"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """A list of integers, or of maps that all set the same constants."""
+
+    options: Mapping[str, Key]
+    """the compiler options: any other key of a map is a constant"""
+
+    number = Integer(minimum=1, maximum=2**31 - 1)
+    words = (
+        f"a list of values, each {number.words}, or each a map of constants and compiler options "
+        "({BLOCK_M: 128, BLOCK_N: 64, num_warps: 8})"
+    )
+
+    def read(self, node: Node, what: str) -> tuple[Block, ...]:
+        if not isinstance(node, List) or not node.items:
+            remedy = "put brackets around it, for a list of one" if isinstance(node, Map) or _is_number(node) else None
+            raise wrong(node, what, self.words, "list at least one" if isinstance(node, List) else remedy)
+        maps = [isinstance(item, Map) for item in node.items]
+        if any(maps) and not all(maps):
+            raise ManifestError(
+                f"`{what}` mixes integers and maps",
+                where=node.items[maps.index(not maps[0])].position,
+                expected="integers alone, or maps alone",
+                actual=f"{sum(maps)} of {len(maps)} are maps",
+                remedy=f"write an integer n as {{{BLOCK_CONSTANT}: n}}",
+            )
+        if not maps[0]:
+            return self._read_integers(node, what)
+        blocks: list[Block] = []
+        for index, item in enumerate(node.items):
+            assert isinstance(item, Map)
+            blocks.append(self._read_map(item, f"{what}[{index}]", blocks[0] if blocks else None))
+        _check_tags(blocks, what)
+        return tuple(blocks)
+
+    def _read_integers(self, node: Node, what: str) -> tuple[Block, ...]:
+        assert isinstance(node, List)
+        values = ListOf(item=self.number).read(node, what)
+        return tuple(
+            Block(
+                tag=str(value),
+                constants={BLOCK_CONSTANT: value},
+                options={},
+                is_integer=True,
+                position=item.position,
+                positions={},
+            )
+            for value, item in zip(values, node.items, strict=True)
+        )
+
+    def _read_map(self, node: Map, what: str, first: Block | None) -> Block:
+        tag: str | None = None
+        constants: dict[str, Value] = {}
+        options = []
+        for entry in node.entries:
+            name, path = entry.key.text, f"{what}.{entry.key.text}"
+            if name == "tag":
+                tag = Text(words="text for names, such as 128x64", check=_check_tag).read(entry.value, path)
+            elif name in self.options:
+                options.append(entry)
+            else:
+                check_variable(name, entry.key.position, f"a constant in `{what}`")
+                constants[name] = Literal().read(entry.value, path)
+        positions = {entry.key.text: entry.key.position for entry in node.entries}
+        if first is not None:
+            constants = self._like_the_first(constants, first, node.position, positions, what)
+        return Block(
+            tag=_make_tag(constants, node.position, what) if tag is None else tag,
+            constants=constants,
+            options=Section(keys=self.options).read(Map(entries=tuple(options), position=node.position), what),
+            is_integer=False,
+            position=node.position,
+            positions=positions,
+        )
+
+    def _like_the_first(
+        self,
+        constants: Mapping[str, Value],
+        first: Block,
+        position: Position,
+        positions: Mapping[str, Position],
+        what: str,
+    ) -> dict[str, Value]:
+        """The constants in the order of the first block's, which are the same ones."""
+        for name in constants:
+            if name not in first.constants:
+                raise ManifestError(
+                    f"`{what}` sets {show(name)}, and the first block does not",
+                    where=positions[name],
+                    expected=f"the constants of the first block: {', '.join(first.constants) or 'none'}",
+                    actual=show(name),
+                    remedy=did_you_mean(name, [*first.constants, *self.options]) or "set it in every block, or in none",
+                )
+        missing = [name for name in first.constants if name not in constants]
+        if missing:
+            raise ManifestError(
+                f"`{what}` does not set {', '.join(missing)}, and the first block does",
+                where=position,
+                expected=f"the constants of the first block: {', '.join(first.constants)}",
+                actual=", ".join(constants) or "no constants",
+                remedy="set the same constants in every block",
+            )
+        return {name: constants[name] for name in first.constants}
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.plain and node.text.isascii() and node.text.isdigit()
+
+
+def _check_tag(text: str, position: Position, what: str) -> None:
+    if _TAG.fullmatch(text) is None:
+        raise ManifestError(
+            f"{show(text)} cannot be `{what}`: it becomes a part of names",
+            where=position,
+            expected=_TAG_RULE,
+            actual=show(text),
+            remedy="choose another, such as 128x64",
+        )
+
+
+def _make_tag(constants: Mapping[str, Value], position: Position, what: str) -> str:
+    """The values of the constants with an x between them: 128x64."""
+    tag = "x".join(word_of(value) for value in constants.values())
+    if _TAG.fullmatch(tag) is None:
+        raise ManifestError(
+            f"`{what}` needs a tag: " + ("its values make none" if constants else "it sets no constant to make one of"),
+            where=position,
+            expected=f"a `tag` for the block's names, {_TAG_RULE}",
+            actual=show(tag) if constants else "options alone",
+            remedy="add `tag: ` and a word",
+        )
+    return tag
+
+
+def _check_tags(blocks: Sequence[Block], what: str) -> None:
+    seen: dict[str, Block] = {}
+    for block in blocks:
+        first = seen.setdefault(block.tag.lower(), block)
+        if first is not block:
+            raise ManifestError(
+                f"two entries of `{what}` have the tag {show(block.tag)}",
+                where=block.positions.get("tag", block.position),
+                expected="tags that differ in more than upper and lower case",
+                actual=f"the first is at line {first.position.line}, column {first.position.column}",
+                remedy="remove one of them, or tell them apart with `tag: ` and a word",
+            )
+
+
+def word_of(value: Value) -> str:
+    """How a value stands in names: 1 and 0 for true and false, others as they are written."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def written(value: Value) -> str:
+    """A value as kernels.yaml has it, for messages: true, 64, 'relu'."""
+    return str(value).lower() if isinstance(value, bool) else show(value) if isinstance(value, str) else str(value)
+
+
+def check_variable(name: str, position: Position, what: str) -> None:
+    """Refuse what cannot be a constexpr parameter, a placeholder and a name in expressions; `what` is `an axis`.
+
+    Raises ManifestError at `position`.
+    """
+    if not name.isascii() or not name.isidentifier() or keyword.iskeyword(name):
+        why = "it is no identifier" if not name.isidentifier() or not name.isascii() else "it is a keyword of Python"
+    elif name in RESERVED_NAMES or name.lower() in ("true", "false"):
+        why = "it has a meaning of its own in expressions"
+    elif name in OWN_WORDS:
+        why = "it has a meaning of its own in kernels.yaml"
+    else:
+        return
+    raise ManifestError(
+        f"{show(name)} cannot be the name of {what}: {why}",
+        where=position,
+        expected="the name of a constexpr parameter",
+        actual=show(name),
+        remedy="choose another name",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisValues:
+    """The values of an axis: a list, or a map that gives each a word for names."""
+
+    words = (
+        "a list of integers, of texts, or of true and false; or a map that gives each value a word for names "
+        "({causal: true, full: false})"
+    )
+
+    def read(self, node: Node, what: str) -> dict[str, Value]:
+        """What stands for each value in names -> the value, in order."""
+        if isinstance(node, List) and node.items:
+            listed = [(item.position, None, Literal().read(item, f"{what}[{i}]")) for i, item in enumerate(node.items)]
+            entries = [(position, word_of(value), value) for position, _, value in listed]
+        elif isinstance(node, Map) and node.entries:
+            entries = [
+                (entry.key.position, entry.key.text, Literal().read(entry.value, f"{what}.{entry.key.text}"))
+                for entry in node.entries
+            ]
+        else:
+            raise wrong(node, what, self.words, "put brackets around it" if isinstance(node, Scalar) else None)
+        found: dict[str, Value] = {}
+        for position, word, value in entries:
+            self._check(position, word, value, found, what)
+            found[word] = value
+        return found
+
+    def _check(self, position: Position, word: str, value: Value, before: Mapping[str, Value], what: str) -> None:
+        if _TAG.fullmatch(word) is None:
+            raise ManifestError(
+                f"a value of `{what}` cannot stand in names",
+                where=position,
+                expected=_TAG_RULE,
+                actual=show(word),
+                remedy=f"give each value a word, as in {{low: {written(value)}}}"
+                if word == word_of(value)
+                else "use another word",
+            )
+        kinds = {type(other) for other in before.values()}
+        if kinds and type(value) not in kinds:
+            raise ManifestError(
+                f"`{what}` mixes values of different types",
+                where=position,
+                expected="values of one type",
+                actual=f"{written(value)} beside {written(next(iter(before.values())))}",
+                remedy="make two axes of them, or two kernels",
+            )
+        if word.lower() in {other.lower() for other in before} or value in before.values():
+            raise ManifestError(
+                f"`{what}` holds {show(word)} twice",
+                where=position,
+                expected="values and words that all differ, in more than upper and lower case",
+                actual=written(value),
+                remedy="remove one of them",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusions:
+    """The variants that are not built. What the keys and values mean is checked with the kernel: `exclude`."""
+
+    entry = MapOf(key=Text(words="dtype, block, an axis or a constant of the blocks"), value=OneOrMore(item=Literal()))
+    words = f"a list of maps, each {entry.words}"
+
+    def read(self, node: Node, what: str) -> tuple[Exclusion, ...]:
+        if not isinstance(node, List) or not node.items:
+            remedy = "put brackets around it, for a list of one" if isinstance(node, Map) else None
+            raise wrong(node, what, self.words, "remove the key" if isinstance(node, List) else remedy)
+        found = []
+        for index, item in enumerate(node.items):
+            if not isinstance(item, Map) or not item.entries:
+                raise wrong(item, f"{what}[{index}]", self.entry.words)
+            values = self.entry.read(item, f"{what}[{index}]")
+            found.append(
+                Exclusion(
+                    values={name: tuple(value for value, _ in given) for name, given in values.items()},
+                    positions={name: tuple(position for _, position in given) for name, given in values.items()},
+                    key_positions={entry.key.text: entry.key.position for entry in item.entries},
+                    position=item.position,
+                )
+            )
+        return tuple(found)

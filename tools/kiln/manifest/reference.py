@@ -1,0 +1,114 @@
+"""docs/manifest.md, the reference of kernels.yaml: made of the same tables as the reader."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from kiln.manifest import expression
+from kiln.manifest.json_schema import FILE, MODELINE
+from kiln.manifest.schema import KERNEL, OPTIONS, TOP
+from kiln.manifest.value_types import Key, MapOf, Section
+
+_WIDTH = 120
+
+_HEAD = f"""\
+# kernels.yaml
+
+<!-- Made with `kiln manifest-docs > docs/manifest.md` from the tables that the reader uses; edits are lost. -->
+
+What each key takes and means. A file that says anything else is refused before anything is built, with line and column
+of what is wrong. Paths are relative to the file. Anchors, aliases, tags and duplicate keys are refused; so is a plain
+word that some YAML readers take for something else than text, such as `no` and `1.10`: quote it.
+
+## In an editor
+
+An editor with a YAML language server completes and checks the file when its first line is
+
+    {MODELINE.strip()}
+
+and `{FILE}` lies beside it. `kiln init` writes both; `kiln schema > {FILE}` makes the schema anew, after an
+update of Kiln, say. The schema knows keys, types and ranges; the reader knows more.
+
+## Which variants there are, and their order
+
+A kernel has a variant for each of its dtypes, each value of each of its axes, and each of its blocks, less those that
+`exclude` drops, and an image of each for each of its targets. Order of declaration is order of output: kernels as they
+stand in the file; dtypes outermost, then the axes as they stand under `axes`, blocks innermost; of each variant the
+targets as they stand in the library's `targets`. Names of variants must differ in more than upper and lower case: each
+of dtype, axes and block that has more than one value has its placeholder in `name`.
+
+A kernel with everything:
+
+    kernels:
+      attention:
+        source: kernels/attention.py
+        function: attention_kernel
+        dtypes: [fp16, bf16]
+        axes: {{HEAD_DIM: [64, 128], CAUSAL: {{causal: true, full: false}}}}
+        blocks:
+          - {{tag: 128x64, BLOCK_M: 128, BLOCK_N: 64, num_warps: 8}}
+          - {{BLOCK_M: 64, BLOCK_N: 64}}                       # its tag is 64x64
+        constants: {{ACTIVATION: none, EVEN: {{expression: "HEAD_DIM % BLOCK_N == 0"}}}}
+        exclude: [{{HEAD_DIM: 128, block: 128x64}}]
+        targets: [sm_90a, gfx942]
+        name: attention_{{dtype}}_{{HEAD_DIM}}_{{CAUSAL}}_{{block}} # attention_fp16_64_causal_128x64
+        signature: "*{{dtype}}:16, *{{dtype}}:16, i32"
+        options: {{num_stages: "3 if HEAD_DIM <= 64 else 2"}}
+        grid: ["cdiv(n, BLOCK_M)"]
+"""
+
+
+def reference_page() -> str:
+    """The page's text, in Markdown, ending with a newline."""
+    parts = [
+        _HEAD,
+        _section("The file", "", TOP),
+        _section("A kernel", "Under `kernels`, a name and these keys.", KERNEL),
+        _section(
+            "Compiler options",
+            "Under `defaults`; under a kernel's `options`, over those; in a block that is a map, over both. Each is "
+            "a value or an expression over `block` (where blocks are integers), constants and axes.",
+            OPTIONS,
+        ),
+        f"## Expressions\n\n{_language()}",
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, text: str, keys: Mapping[str, Key]) -> str:
+    lines = [f"## {title}", ""]
+    if text:
+        lines += [*textwrap.wrap(text, _WIDTH, break_on_hyphens=False), ""]
+    for name, key in keys.items():
+        lines += _key(name, key)
+    return "\n".join(lines)
+
+
+def _key(name: str, key: Key) -> list[str]:
+    need = "needed" if key.required else "may be left out"
+    if not key.required and isinstance(key.default, bool | int | str):
+        need = f"`{str(key.default).lower()}` when left out"
+    said = f"{key.doc[0].upper()}{key.doc[1:]}. Takes {_takes(key)}."
+    return [
+        f"### `{name}` ({need})",
+        "",
+        *textwrap.wrap(said, _WIDTH, break_on_hyphens=False, break_long_words=False),
+        "",
+        f"    {name}: {key.example}",
+        "",
+    ]
+
+
+def _takes(key: Key) -> str:
+    if isinstance(key.type, Section):
+        return "a map with the keys below"
+    if isinstance(key.type, MapOf) and isinstance(key.type.value, Section):
+        return f"a map from {key.type.key.words} to a map with the keys below"
+    return key.type.words
+
+
+def _language() -> str:
+    """What the expression module says of the language, without its headline."""
+    said = expression.__doc__ or ""
+    return said.partition("\n\n")[2]
