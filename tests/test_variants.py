@@ -64,6 +64,7 @@ kernels:
     name: one_{dtype}
     group: ones
     signature: "*{dtype}:16"
+    grid: [1]
   tile:
     source: kernels/tile.py
     function: tile_kernel
@@ -153,6 +154,7 @@ def test_each_image_equals_one_whose_constants_stand_in_its_source(project: Proj
             blocks: [32]
             name: tile_{dtype}_{block}
             signature: "*{dtype}:16, *{dtype}:16, i32, i32"
+            grid: [1]
             options: {num_warps: 2}
         """
     other = Project.create(tmp_path / "scratch", manifest=plain, tile=source)

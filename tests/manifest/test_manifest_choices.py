@@ -25,11 +25,12 @@ KEYS = {
     "name": "k_{dtype}_{block}",
     "signature": '"*{dtype}"',
 }
-"""of the first kernel, one a line, from line 6 on; what a test adds stands from line 12 on"""
+"""of the first kernel, one a line, from line 6 on; what a test adds stands from line 12 on, and the grid behind it"""
 
 
 def kernel(key: str = "k", **changes: str) -> str:
     keys = {**KEYS, **changes}
+    keys.setdefault("grid", "[1]")
     return f"  {key}:\n" + "".join(f"    {name}: {value}\n" for name, value in keys.items())
 
 

@@ -19,6 +19,7 @@ def kernel(key: str, **changes: str) -> str:
         "blocks": "[64]",
         "name": f"{key}_{{dtype}}_{{block}}",
         "signature": '"*{dtype}"',
+        "grid": "[1]",
         **changes,
     }
     return f"  {key}:\n" + "".join(f"    {name}: {value}\n" for name, value in keys.items())

@@ -82,7 +82,7 @@ def texts() -> list[str]:
         loader.BASE,
         f"{choices.HEAD}kernels:\n{choices.kernel()}",
         f"{choices.HEAD}kernels:\n{everything}{choices.kernel('b', name='b_{dtype}_{block}')}",
-        *(loader.replace(loader.LAST, f"    {line}") for line in GOOD),
+        *(loader.with_line(line) for line in GOOD),
     ]
 
 
@@ -121,7 +121,8 @@ def test_good_manifests_fit(text: str) -> None:
         ("{num_warps: 4}", "{num_warp: 4}", "num_warp"),
         ("{num_warps: 4}", "{num_warps: 3}", "num_warps"),
         (loader.LAST, "    inputs: {n: fp32}", "inputs"),
-        (loader.LAST, "    grid: [n, 1, 1, 1]", "grid"),
+        (loader.GRID, "    grid: [n, 1, 1, 1]", "grid"),
+        (f"{loader.GRID}\n", "", "grid"),
         (loader.LAST, "    axes: {A: 1}", "axes"),
         (loader.LAST, "    axes: {A: []}", "axes"),
         (loader.LAST, "    constants: {A: {expr: B}}", "constants"),

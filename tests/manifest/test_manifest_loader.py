@@ -34,12 +34,15 @@ KERNEL_TEXT = """\
     blocks: [1024, 2048]
     name: softmax_{dtype}_{block}
     signature: "*{dtype}:16, i32"
+    grid: [n]
     options: {num_warps: 4}
 """
 
 BASE = f"{HEAD}kernels:\n{KERNEL_TEXT}"
 LAST = "    options: {num_warps: 4}"
-"""the last line, 12, which tests replace"""
+"""the last line, 13, which tests replace"""
+GRID = "    grid: [n]"
+"""line 12"""
 
 
 @pytest.fixture
@@ -60,6 +63,11 @@ def load_text(text: str) -> Manifest:
 def replace(old: str, new: str) -> str:
     assert BASE.count(old) == 1
     return BASE.replace(old, new)
+
+
+def with_line(line: str) -> str:
+    """The manifest with another grid, or with another key in place of its last one."""
+    return replace(GRID if line.startswith("grid:") else LAST, f"    {line}")
 
 
 def refusal(text: str) -> str:
@@ -115,7 +123,7 @@ def test_what_is_left_out(folder: Path) -> None:
     manifest = load_text(BASE)
     kernel, variant = manifest.kernels[0], manifest.variants[0]
     assert variant.group == "softmax_fp32"
-    assert [expression.evaluate({}) for expression in kernel.grid] == [1, 1, 1]
+    assert [expression.evaluate({"n": 7}) for expression in kernel.grid] == [7, 1, 1]
     assert (kernel.select, kernel.reference) == (None, None)
     assert (kernel.inputs, kernel.tensors, kernel.problems, kernel.tolerance) == ({}, {}, (), {})
     assert variant.options == {"num_warps": 4, "enable_fp_fusion": True}
@@ -155,7 +163,7 @@ def test_options_over_defaults_over_built_in(folder: Path) -> None:
     ],
 )
 def test_values(folder: Path, line: str, key: str, value: object) -> None:
-    kernel = load_text(replace(LAST, f"    {line}")).kernels[0]
+    kernel = load_text(with_line(line)).kernels[0]
     found = getattr(kernel, key)
     assert ([expression.text for expression in found] if key == "grid" else found) == value
 
@@ -222,9 +230,18 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("    blocks: [1024, 2048]\n", "", "6:5", ["lacks the key `blocks`"]),
     ("    name: softmax_{dtype}_{block}\n", "", "6:5", ["lacks the key `name`"]),
     ('    signature: "*{dtype}:16, i32"\n', "", "6:5", ["lacks the key `signature`"]),
+    (
+        f"{GRID}\n",
+        "",
+        "6:5",
+        ["lacks the key `grid`", "blocks of the launch in x, y and z", "add `grid:`, a list of 1 to 3 values"],
+    ),
     ("    blocks:", "    block:", "9:5", ["unknown key 'block' in `kernels.softmax`", "did you mean 'blocks'?"]),
-    (LAST, "    promises: [{}]", "12:5", ["unknown key 'promises'"]),
-    (LAST, "    blocks: [1]", "12:5", ["'blocks'", "twice", "line 9, column 5"]),
+    (LAST, "    promises: [{}]", "13:5", ["unknown key 'promises'"]),
+    (LAST, "    blocks: [1]", "13:5", ["'blocks'", "twice", "line 9, column 5"]),
+    ("kernels:\n  softmax:", "kernels:\nsoftmax:", "5:1", ["'softmax'", "looks like a kernel", "under `kernels:`"]),
+    ("version: 1", "version: 1\nother: {function: f}", "2:1", ["'other'", "looks like a kernel: indent it"]),
+    ("version: 1", "version: 1\nother: {blocks: [1]}", "2:1", ["unknown key 'other'", "remedy: remove it"]),
     # paths
     ("kernels/softmax.py", "/kernels/softmax.py", "6:13", ["is absolute"]),
     ("kernels/softmax.py", "../softmax.py", "6:13", ["leads out"]),
@@ -242,14 +259,15 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("kernels/softmax.py", "kernels/out.py", "6:13", ["outside the manifest's folder", "link to"]),
     ("kernels/softmax.py", "up/out.py", "6:13", ["outside the manifest's folder"]),
     ("kernels/softmax.py", "kernels/loop.py", "6:13", ["cannot be read"]),
-    (LAST, "    reference: kernels/reference.py", "12:16", ["names no function", "path/to/file.py:function"]),
-    (LAST, "    reference: kernels/none.py:f", "12:16", ["does not exist"]),
-    (LAST, "    reference: kernels/reference.py:f()", "12:16", ["'f()'"]),
+    (LAST, "    reference: kernels/reference.py", "13:16", ["names no function", "path/to/file.py:function"]),
+    (LAST, "    reference: kernels/none.py:f", "13:16", ["does not exist"]),
+    (LAST, "    reference: kernels/reference.py:f()", "13:16", ["'f()'"]),
     # words
     ("softmax_kernel", "yes", "7:15", ["`kernels.softmax.function`", 'quote it: "yes"']),
     ("softmax_kernel", "def", "7:15", ["'def'", "name in Python"]),
     ("softmax_kernel", "os.system", "7:15", ["'os.system'"]),
     ("[fp32, fp16]", "[fp32, f16]", "8:20", ["`kernels.softmax.dtypes[1]`", "'f16'", "did you mean 'fp16'"]),
+    ("[fp32, fp16]", "[fp32, BFloat16]", "8:20", ["'BFloat16'", "did you mean 'bf16'?"]),
     ("[fp32, fp16]", "[fp32, fp32]", "8:20", ["'fp32' twice"]),
     ("[fp32, fp16]", "fp32", "8:13", ["brackets"]),
     ("[fp32, fp16]", "[]", "8:13", ["an empty list"]),
@@ -287,63 +305,82 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     (
         LAST,
         "    group: softmax",
-        "12:5",
+        "13:5",
         ["different arguments", "add {dtype}, or the axis that they differ by, to `group`"],
     ),
-    (LAST, "    group: int", "12:5", ["'int' cannot be a group's name"]),
-    (LAST, "    group: SOFTMAX_{dtype}_{block}", "12:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
+    (LAST, "    group: int", "13:5", ["'int' cannot be a group's name"]),
+    (LAST, "    group: SOFTMAX_{dtype}_{block}", "13:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
     # signatures
     ('"*{dtype}:16, i32"', "*fp32:16, i32", "11:16", ["an alias", "quotes"]),
     ('"*{dtype}:16, i32"', '"*{dtype}:16, i33"', "11:5", ["item 2", "'i32'"]),
     ('"*{dtype}:16, i32"', '"*{dtype}:16, {block}"', "11:16", ["'{block}'"]),
     ('"*{dtype}:16, i32"', f'"{"i64, " * 512}i8"', "11:5", ["at most 4096 bytes", "4097 bytes"]),
     # options
-    ("{num_warps: 4}", "{num_warp: 4}", "12:15", ["unknown key 'num_warp'", "'num_warps'"]),
-    ("{num_warps: 4}", "{num_warps: 3}", "12:26", ["a power of two from 1 to 64"]),
-    ("{num_warps: 4}", "{num_warps: 128}", "12:26", ["a power of two from 1 to 64"]),
-    ("{num_warps: 4}", "{num_warps: 0}", "12:26", ["a power of two from 1 to 64"]),
-    ("{num_warps: 4}", "{num_warps: 4.0}", "12:26", ["the number '4.0'"]),
-    ("{num_warps: 4}", "{num_warps: block}", "12:26", ["1024, from 'block' with block = 1024"]),
-    ("{num_warps: 4}", "{num_warps: blok}", "12:26", ["the unknown name 'blok'", "did you mean 'block'?"]),
-    ("{num_warps: 4}", "{num_warps: block // (block - 1024)}", "12:26", ["divides by zero", "block = 1024"]),
-    ("{num_warps: 4}", "{num_warps: block < 3}", "12:26", ["which gives a truth value"]),
-    ("{num_warps: 4}", "{num_warps: block / 256}", "12:26", ["write //"]),
-    ("{num_warps: 4}", "{num_stages: -1}", "12:27", ["an integer from 0"]),
-    ("{num_warps: 4}", "{enable_fp_fusion: no}", "12:33", ["write true or false"]),
-    ("{num_warps: 4}", "{enable_fp_fusion: 1}", "12:33", ["the number '1'"]),
-    ("{num_warps: 4}", "{enable_fp_fusion: 'true'}", "12:33", ["'true'", "True"]),
-    ("{num_warps: 4}", "{enable_fp_fusion: block}", "12:33", ["which gives an integer"]),
-    ("{num_warps: 4}", "[4]", "12:14", ["a list of 1"]),
+    ("{num_warps: 4}", "{num_warp: 4}", "13:15", ["unknown key 'num_warp'", "'num_warps'"]),
+    ("{num_warps: 4}", "{num_warps: 3}", "13:26", ["a power of two from 1 to 64"]),
+    ("{num_warps: 4}", "{num_warps: 128}", "13:26", ["a power of two from 1 to 64"]),
+    ("{num_warps: 4}", "{num_warps: 0}", "13:26", ["a power of two from 1 to 64"]),
+    ("{num_warps: 4}", "{num_warps: 4.0}", "13:26", ["the number '4.0'"]),
+    ("{num_warps: 4}", "{num_warps: block}", "13:26", ["1024, from 'block' with block = 1024"]),
+    ("{num_warps: 4}", "{num_warps: blok}", "13:26", ["the unknown name 'blok'", "did you mean 'block'?"]),
+    ("{num_warps: 4}", "{num_warps: block // (block - 1024)}", "13:26", ["divides by zero", "block = 1024"]),
+    ("{num_warps: 4}", "{num_warps: block < 3}", "13:26", ["which gives a truth value"]),
+    ("{num_warps: 4}", "{num_warps: block / 256}", "13:26", ["write //"]),
+    ("{num_warps: 4}", "{num_stages: -1}", "13:27", ["an integer from 0"]),
+    ("{num_warps: 4}", "{enable_fp_fusion: no}", "13:33", ["write true or false"]),
+    ("{num_warps: 4}", "{enable_fp_fusion: 1}", "13:33", ["the number '1'"]),
+    ("{num_warps: 4}", "{enable_fp_fusion: 'true'}", "13:33", ["'true'", "True"]),
+    ("{num_warps: 4}", "{enable_fp_fusion: block}", "13:33", ["which gives an integer"]),
+    ("{num_warps: 4}", "[4]", "13:14", ["a list of 1"]),
     # the launch
-    (LAST, "    inputs: {n: fp32}", "12:17", ["`kernels.softmax.inputs.n`", "i32"]),
-    (LAST, "    inputs: {n: i1}", "12:17", ["`kernels.softmax.inputs.n`"]),
-    (LAST, "    inputs: {int: i32}", "12:14", ["'int' cannot be a launch input's name"]),
-    (LAST, "    inputs: {max: i32}", "12:14", ["'max' cannot be a launch input's name", "in expressions"]),
-    (LAST, "    inputs: {lambda: i32}", "12:14", ["'lambda' cannot be a launch input's name"]),
-    (LAST, "    inputs: {no: i32}", "12:14", ["not text", "quote it"]),
-    (LAST, "    inputs: {n: i32, n: i64}", "12:22", ["'n'", "twice"]),
-    (LAST, "    grid: n", "12:11", ["brackets"]),
-    (LAST, "    grid: []", "12:11", ["an empty list"]),
-    (LAST, "    grid: [n, 1, 1, 1]", "12:11", ["1 to 3 values", "a list of 4"]),
-    (LAST, "    grid: [1, n < 1]", "12:15", ["`kernels.softmax.grid[1]`", "which gives a truth value"]),
-    (LAST, "    grid: [1.5]", "12:12", ["the number '1.5'"]),
-    (LAST, "    grid: [__import__('os')]", "12:12", ['"\'"']),
-    (LAST, "    select: n", "12:13", ["which gives an integer"]),
-    (LAST, "    select: [n < 1]", "12:13", ["a list of 1"]),
-    (LAST, "    tensors: {a: n}", "12:18", ["`kernels.softmax.tensors.a`", "brackets"]),
-    (LAST, "    tensors: {a: [n < 1]}", "12:19", ["`kernels.softmax.tensors.a[0]`"]),
-    (LAST, "    tensors: {a b: [n]}", "12:15", ["'a b'"]),
+    (LAST, "    inputs: {n: fp32}", "13:17", ["`kernels.softmax.inputs.n`", "i32"]),
+    (LAST, "    inputs: {n: int32}", "13:17", ["did you mean 'i32'?"]),
+    (LAST, "    inputs: {n: bool}", "13:17", ["`kernels.softmax.inputs.n`", "one of i8, i16"]),
+    (LAST, "    inputs: {n: i1}", "13:17", ["`kernels.softmax.inputs.n`"]),
+    (LAST, "    inputs: {int: i32}", "13:14", ["'int' cannot be a launch input's name"]),
+    (LAST, "    inputs: {max: i32}", "13:14", ["'max' cannot be a launch input's name", "in expressions"]),
+    (LAST, "    inputs: {lambda: i32}", "13:14", ["'lambda' cannot be a launch input's name"]),
+    (LAST, "    inputs: {no: i32}", "13:14", ["not text", "quote it"]),
+    (LAST, "    inputs: {n: i32, n: i64}", "13:22", ["'n'", "twice"]),
+    (GRID, "    grid: n", "12:11", ["brackets"]),
+    (GRID, "    grid: []", "12:11", ["an empty list"]),
+    (GRID, "    grid: [n, 1, 1, 1]", "12:11", ["1 to 3 values", "a list of 4"]),
+    (GRID, "    grid: [1, n < 1]", "12:15", ["`kernels.softmax.grid[1]`", "which gives a truth value"]),
+    (GRID, "    grid: [1.5]", "12:12", ["the number '1.5'", "remedy: write an integer in decimal"]),
+    (GRID, "    grid: [1, 0b1]", "12:15", ["the number '0b1'", "remedy: write an integer in decimal"]),
+    (
+        GRID,
+        "    grid: [cdiv(n, 64)]",
+        "12:12",
+        ["`kernels.softmax.grid[0]`", "a comma splits a list", "quote the expression: 'cdiv(n, 64)'"],
+    ),
+    (GRID, "    grid: [m, cdiv(n, max(a, b)), 1]", "12:15", ["grid[1]`", "'cdiv(n, max(a, b))'"]),
+    (GRID, "    grid: [cdiv(n, 64), cdiv(m, 64)]", "12:12", ["quote the expression: 'cdiv(n, 64)'"]),
+    (GRID, f"    grid: [cdiv({'n' * 60}, 64)]", "12:12", ["remedy: quote the expression"]),
+    (GRID, "    grid: [cdiv(n]", "12:12", ["'cdiv(n'"]),
+    (GRID, "    grid: [0]", "12:12", ["an extent of 0", "1 or more", "'0'", "write 1 for a dimension"]),
+    (GRID, "    grid: [1, -1]", "12:15", ["an extent of -1", "1 or more", "'-1'"]),
+    (GRID, "    grid: [n, 1, 2 - 2]", "12:18", ["an extent of 0", "'2 - 2'"]),
+    (GRID, "    grid: [1 // 0]", "12:12", ["divides by zero"]),
+    (GRID, "    grid: [__import__('os')]", "12:12", ['"\'"']),
+    (LAST, "    select: n", "13:13", ["which gives an integer"]),
+    (LAST, "    select: [n < 1]", "13:13", ["a list of 1"]),
+    (LAST, "    tensors: {a: n}", "13:18", ["`kernels.softmax.tensors.a`", "brackets"]),
+    (LAST, "    tensors: {a: [n < 1]}", "13:19", ["`kernels.softmax.tensors.a[0]`"]),
+    (LAST, "    tensors: {a: [n, min(n, 8)]}", "13:22", ["tensors.a[1]`", "quote the expression: 'min(n, 8)'"]),
+    (LAST, "    tensors: {a b: [n]}", "13:15", ["'a b'"]),
     # tests
-    (LAST, "    problems: {n: 1}", "12:15", ["a list of values", "a map"]),
-    (LAST, "    problems: [{}]", "12:16", ["an empty map"]),
-    (LAST, "    problems: [{n: 1.5}]", "12:20", ["`kernels.softmax.problems[0].n`"]),
-    (LAST, "    tolerance: {bf16: 1e-3}", "12:17", ["no variants of that dtype", "fp32, fp16"]),
-    (LAST, "    tolerance: {f16: 1e-3}", "12:17", ["'fp16'"]),
-    (LAST, "    tolerance: {fp16: -1}", "12:23", ["at least 0"]),
-    (LAST, "    tolerance: {fp16: .nan}", "12:23", ["at least 0"]),
-    (LAST, "    tolerance: {fp16: 1e999}", "12:23", ["at least 0"]),
-    (LAST, "    tolerance: {fp16: '1e-3'}", "12:23", ["remove the quotes"]),
-    (LAST, "    tolerance: 1e-3", "12:16", ["a map from"]),
+    (LAST, "    problems: {n: 1}", "13:15", ["a list of values", "a map"]),
+    (LAST, "    problems: [{}]", "13:16", ["an empty map"]),
+    (LAST, "    problems: [{n: 1.5}]", "13:20", ["`kernels.softmax.problems[0].n`"]),
+    (LAST, "    tolerance: {bf16: 1e-3}", "13:17", ["no variants of that dtype", "fp32, fp16"]),
+    (LAST, "    tolerance: {f16: 1e-3}", "13:17", ["'fp16'"]),
+    (LAST, "    tolerance: {half: 1e-3}", "13:17", ["'half'", "did you mean 'fp16'?"]),
+    (LAST, "    tolerance: {fp16: -1}", "13:23", ["at least 0"]),
+    (LAST, "    tolerance: {fp16: .nan}", "13:23", ["at least 0"]),
+    (LAST, "    tolerance: {fp16: 1e999}", "13:23", ["at least 0"]),
+    (LAST, "    tolerance: {fp16: '1e-3'}", "13:23", ["remove the quotes"]),
+    (LAST, "    tolerance: 1e-3", "13:16", ["a map from"]),
 ]
 
 
@@ -367,9 +404,9 @@ def test_refused_with_position(folder: Path, old: str, new: str, place: str, wor
 @pytest.mark.parametrize(
     ("second", "place", "words"),
     [
-        ("Softmax", "13:3", ["'softmax' and 'Softmax'", "case only", "line 5"]),
-        ("softmax", "13:3", ["'softmax'", "twice", "line 5, column 3"]),
-        ("other", "18:5", ["'softmax_fp32_1024'", "kernels 'softmax' and 'other'", "such as other_"]),
+        ("Softmax", "14:3", ["'softmax' and 'Softmax'", "case only", "line 5"]),
+        ("softmax", "14:3", ["'softmax'", "twice", "line 5, column 3"]),
+        ("other", "19:5", ["'softmax_fp32_1024'", "kernels 'softmax' and 'other'", "such as other_"]),
     ],
 )
 def test_two_kernels_of_one_name(folder: Path, second: str, place: str, words: list[str]) -> None:
@@ -385,9 +422,19 @@ def test_no_kernels(folder: Path, text: str) -> None:
     assert refusal(text).startswith("kernels.yaml:")
 
 
+@pytest.mark.parametrize(
+    ("text", "place"), [("kernels: {}\n", "4:10"), ("kernels:\n", "4:9"), ("kernels: ~\n", "4:10")]
+)
+def test_what_to_do_about_no_kernels(folder: Path, text: str, place: str) -> None:
+    message = refusal(HEAD + text)
+    assert message.startswith(f"kernels.yaml:{place}: wrong value for `kernels`")
+    assert "\n  remedy: write at least one entry under `kernels`" in message
+
+
 def test_no_file(folder: Path) -> None:
-    with pytest.raises(ManifestError, match=r"none\.yaml: the manifest does not exist"):
+    with pytest.raises(ManifestError, match=r"none\.yaml: the manifest does not exist") as caught:
         load(Path("none.yaml"))
+    assert "start a project with `kiln init DIR`" in str(caught.value)
     with pytest.raises(ManifestError, match="cannot be read\n  actual: Is a directory"):
         load(folder)
 

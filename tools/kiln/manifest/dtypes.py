@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from kiln.errors import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,27 @@ DTYPES: dict[str, DType] = {
         DType(name="fp8e5b16", size=1, c="uint8_t", rust="u8"),
     )
 }
+
+# The words of C, Rust, NumPy, PyTorch and `triton.language`, in lower case. fp8e4nv is what the others call e4m3fn.
+_ALIASES = {
+    **dict.fromkeys(("float16", "half", "f16"), "fp16"),
+    **dict.fromkeys(("bfloat16", "bfloat"), "bf16"),
+    **dict.fromkeys(("float", "float32", "f32", "single"), "fp32"),
+    **dict.fromkeys(("float64", "f64", "double"), "fp64"),
+    **{f"int{bits}": f"i{bits}" for bits in (1, 8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("e4m3", "e4m3fn", "float8_e4m3fn", "float8e4nv"), "fp8e4nv"),
+    **dict.fromkeys(("e5m2", "float8_e5m2", "float8e5"), "fp8e5"),
+    "bool": "i1",
+}
+
+
+def suggest_dtype(word: str, choices: Collection[str] = tuple(DTYPES)) -> str | None:
+    """`did you mean 'fp16'?` for another word for one of `choices`, or for a slip; None when nothing is close."""
+    lower = word.lower()
+    meant = _ALIASES.get(lower, lower)
+    return f"did you mean {meant!r}?" if meant in choices else did_you_mean(word, choices)
+
 
 POINTER_SIZE = 8
 """Bytes of a device pointer, on every target that Kiln builds for."""

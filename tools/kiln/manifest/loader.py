@@ -18,11 +18,14 @@ from kiln.manifest.pattern import check_pattern
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP, VERSION
 from kiln.manifest.value_types import Key, Section
 from kiln.manifest.wording import show
-from kiln.manifest.yaml_nodes import Entry, List, Map, Node, Scalar
+from kiln.manifest.yaml_nodes import Entry, List, Map, Node, Scalar, describe
 from kiln.manifest.yaml_tree import MAX_BYTES, read_yaml
 
 MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
+
+_OF_KERNELS = ("source", "function")
+"""keys that a map has which is meant as a kernel"""
 
 _OTHER_VERSION = re.compile(r"[0-9]{1,9}")
 
@@ -36,6 +39,7 @@ def load(path: Path) -> Manifest:
     file = str(path)
     root = read_yaml(_read_bytes(path), file)
     _check_version(root)
+    _check_indentation(root)
     top = _with_defaults(Section(keys=TOP).read(root, ""), TOP)
     entries = _entries(root)
     targets = entries["targets"].value
@@ -70,7 +74,7 @@ def _read_bytes(path: Path) -> bytes:
             where=str(path),
             expected="a file that declares kernels",
             actual="nothing there",
-            remedy="run Kiln in the folder of kernels.yaml, or correct the path",
+            remedy="run Kiln in the folder of kernels.yaml, correct the path, or start a project with `kiln init DIR`",
         ) from None
     except OSError as error:
         raise ManifestError("the manifest cannot be read", where=str(path), actual=error.strerror) from None
@@ -89,6 +93,23 @@ def _check_version(root: Node) -> None:
             actual=f"version {version.value.text}",
             remedy="use the Kiln that the file was written for, or rewrite it",
         )
+
+
+def _check_indentation(root: Node) -> None:
+    """A kernel that stands beside `kernels`, not in it, is told apart from other unknown keys."""
+    for name, entry in _entries(root).items() if isinstance(root, Map) else ():
+        if (
+            name not in TOP
+            and isinstance(entry.value, Map)
+            and not _entries(entry.value).keys().isdisjoint(_OF_KERNELS)
+        ):
+            raise ManifestError(
+                f"unknown key {show(name)} in the file",
+                where=entry.key.position,
+                expected=f"keys among {', '.join(TOP)}",
+                actual=f"{show(name)}, {describe(entry.value)}",
+                remedy="it looks like a kernel: indent it under `kernels:`",
+            )
 
 
 def _read_kernels(top: Mapping[str, Any], node: Node, root: Path) -> tuple[Kernel, ...]:
@@ -144,7 +165,7 @@ def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], top: Mapping[
         signature=values["signature"],
         options=_merge_options(top["defaults"], values["options"]),
         inputs=values["inputs"],
-        grid=_pad_grid(values["grid"], entries["grid"].value.position if "grid" in entries else position),
+        grid=_pad_grid(values["grid"]),
         select=values["select"],
         tensors=values["tensors"],
         reference=values["reference"],
@@ -247,9 +268,18 @@ def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[
     return {name: merged[name] for name in OPTIONS if name in merged}
 
 
-def _pad_grid(grid: tuple[Expression, ...], position: Position) -> tuple[Expression, Expression, Expression]:
-    one = parse_expression("1", position)
-    x, y, z = (*grid, one, one, one)[:3]
+def _pad_grid(grid: tuple[Expression, ...]) -> tuple[Expression, Expression, Expression]:
+    """The grid in three dimensions. An extent that is a number from the start must be one that can be launched."""
+    for extent in grid:
+        if not extent.names and int(extent.evaluate({})) < 1:
+            raise ManifestError(
+                f"grid has an extent of {extent.evaluate({})}: nothing would ever be launched",
+                where=extent.position,
+                expected="1 or more, or an expression over arguments and inputs",
+                actual=show(extent.text),
+                remedy="write 1 for a dimension that the kernel does not use",
+            )
+    x, y, z = (*grid, *[parse_expression("1", grid[0].position)] * 2)[:3]
     return x, y, z
 
 

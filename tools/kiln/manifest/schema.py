@@ -7,7 +7,7 @@ import keyword
 
 from kiln.errors import ManifestError, Position
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
-from kiln.manifest.dtypes import DTYPES
+from kiln.manifest.dtypes import DTYPES, suggest_dtype
 from kiln.manifest.expression import RESERVED_NAMES
 from kiln.manifest.names import check_library, check_name, check_parameter
 from kiln.manifest.paths import PATH_RULE, check_path
@@ -196,7 +196,7 @@ KERNEL: dict[str, Key] = {
         required=True,
     ),
     "dtypes": Key(
-        type=ListOf(item=Word(choices=tuple(DTYPES))),
+        type=ListOf(item=Word(choices=tuple(DTYPES), suggest=suggest_dtype)),
         doc="one variant each: {dtype} in patterns",
         example="[fp32, fp16]",
         required=True,
@@ -265,7 +265,7 @@ KERNEL: dict[str, Key] = {
     "inputs": Key(
         type=MapOf(
             key=Text(words="a name", check=_input),
-            value=Word(choices=INTEGER_DTYPES),
+            value=Word(choices=INTEGER_DTYPES, suggest=suggest_dtype),
         ),
         doc="launch inputs that are no argument of the kernel, for `grid` and `select`: name and type",
         example="{n_rows: i32}",
@@ -273,9 +273,9 @@ KERNEL: dict[str, Key] = {
     ),
     "grid": Key(
         type=ListOf(item=_INT, maximum=3, unique=False),
-        doc="blocks of the launch in x, y and z, over arguments, inputs, constants and axes; 1 where left out",
+        doc="blocks of the launch in x, y and z, over arguments, inputs, constants and axes; y and z may be left out",
         example='["cdiv(n_elements, BLOCK_SIZE)", n_rows, 1]',
-        default=(),
+        required=True,
     ),
     "select": Key(
         type=Computed(result="bool"),
@@ -300,7 +300,7 @@ KERNEL: dict[str, Key] = {
         default=(),
     ),
     "tolerance": Key(
-        type=MapOf(key=Word(choices=tuple(DTYPES)), value=Number()),
+        type=MapOf(key=Word(choices=tuple(DTYPES), suggest=suggest_dtype), value=Number()),
         doc="largest absolute error against the reference in float64, by dtype",
         example="{fp32: 1e-5, fp16: 1e-3}",
         default={},
@@ -339,7 +339,7 @@ TOP: dict[str, Key] = {
         type=MapOf(key=Text(words="a name", check=_kernel_key), value=Section(keys=KERNEL), minimum=1),
         doc="what is built: a kernel's name, and its declaration",
         example="{softmax: {source: kernels/softmax.py, function: softmax_kernel, dtypes: [fp32], blocks: [1024], "
-        'name: "softmax_{dtype}_{block}", signature: "*{dtype}:16, i32"}}',
+        'name: "softmax_{dtype}_{block}", signature: "*{dtype}:16, i32", grid: [n_rows]}}',
         required=True,
     ),
 }

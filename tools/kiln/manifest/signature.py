@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kiln.errors import ManifestError, Position, did_you_mean
-from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
+from kiln.errors import ManifestError, Position
+from kiln.manifest.dtypes import DTYPES, POINTER_SIZE, suggest_dtype
 from kiln.manifest.wording import show
 
 MAX_PARAMETER_BYTES = 4096
@@ -14,6 +14,9 @@ MAX_PARAMETER_BYTES = 4096
 Guide", `__global__` function parameters. Larger ones need newer drivers."""
 
 _ITEM = re.compile(r"(?P<stars>\**)(?P<dtype>[A-Za-z0-9_]+)(?P<colon>\s*:\s*(?P<promise>[^\s:]*))?")
+
+_C_POINTER = re.compile(r"(?P<dtype>[A-Za-z0-9_]+)\s*\*(?P<promise>\s*:\s*[0-9]+)?")
+"""as C writes it, with the star behind the type"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +94,17 @@ def _parse_item(text: str, number: int, position: Position) -> SignatureItem:
         raise refusal("is empty", "a type between two commas", "remove the comma, or write the missing type")
     match = _ITEM.fullmatch(text)
     if match is None:
-        raise refusal("is not one type", "a type such as i32, *fp16 or *fp16:16", "separate items with commas")
+        swapped = _C_POINTER.fullmatch(text)
+        remedy = "separate items with commas"
+        if swapped is not None and swapped["dtype"] in DTYPES:
+            remedy = f"write *{swapped['dtype']}{''.join((swapped['promise'] or '').split())}"
+        raise refusal("is not one type", "a type such as i32, *fp16 or *fp16:16", remedy)
     stars, dtype = match["stars"], match["dtype"]
     if dtype not in DTYPES:
         known = ", ".join(DTYPES)
         if dtype.isdigit():
             raise refusal("is a constant", f"one of {known}", "leave constants out: a block is the constant BLOCK_SIZE")
-        raise refusal(f"has the unknown dtype {show(dtype)}", f"one of {known}", did_you_mean(dtype, DTYPES))
+        raise refusal(f"has the unknown dtype {show(dtype)}", f"one of {known}", suggest_dtype(dtype))
     if len(stars) > 1:
         raise refusal("is a pointer to a pointer", f"*{dtype} or *i64", "pass an array of addresses as *i64")
     item = SignatureItem(type=stars + dtype, promise=None)

@@ -33,6 +33,8 @@ class ValueType(Protocol[T_co]):
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,99})|0x[0-9a-fA-F]{1,80}")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?")
 
+_DIGITS = "write an integer in decimal, or in hexadecimal with 0x"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Integer:
@@ -56,8 +58,7 @@ class Integer:
         if not isinstance(node, Scalar) or not node.plain or _INTEGER.fullmatch(node.text) is None:
             quoted = isinstance(node, Scalar) and not node.plain and _INTEGER.fullmatch(node.text)
             number = isinstance(node, Scalar) and other_type(node) == "a number"
-            digits = "write an integer in decimal, or in hexadecimal with 0x"
-            raise wrong(node, what, self.words, "remove the quotes" if quoted else digits if number else None)
+            raise wrong(node, what, self.words, "remove the quotes" if quoted else _DIGITS if number else None)
         value = int(node.text, 16 if node.text.startswith("0x") else 10)
         self.check(value, node.position, what, node.text)
         return value
@@ -117,6 +118,8 @@ class Word:
     """One of a few known words."""
 
     choices: Sequence[str]
+    suggest: Callable[[str, Sequence[str]], str | None] = did_you_mean
+    """the remedy for a word that is none of `choices`"""
 
     @property
     def words(self) -> str:
@@ -125,7 +128,7 @@ class Word:
     def read(self, node: Node, what: str) -> str:
         text = read_text(node, what, self.words)
         if text not in self.choices:
-            raise wrong(node, what, self.words, did_you_mean(text, self.choices))
+            raise wrong(node, what, self.words, self.suggest(text, self.choices))
         return text
 
 
@@ -161,6 +164,8 @@ class Computed:
             text = node.text
         elif self.result == "bool" and isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
             text = node.text.capitalize()
+        elif isinstance(node, Scalar) and other_type(node) == "a number":
+            raise wrong(node, what, self.words, None if self.result == "bool" else _DIGITS)
         else:
             text = read_text(node, what, self.words)
         expression = parse_expression(text, node.position)
@@ -288,6 +293,8 @@ class ListOf(Generic[T]):
             raise wrong(node, what, self.words, self._remedy_for_one(node, what))
         if not node.items:
             raise wrong(node, what, self.words, "list at least one")
+        if isinstance(self.item, Computed):
+            _check_commas(node, what, self.item.words)
         if self.maximum is not None and len(node.items) > self.maximum:
             raise wrong(node, what, self.words)
         values: list[T] = []
@@ -334,7 +341,9 @@ class MapOf(Generic[T]):
 
     def read(self, node: Node, what: str) -> dict[str, T]:
         if not isinstance(node, Map) or len(node.entries) < self.minimum:
-            raise wrong(node, what, self.words)
+            nothing = isinstance(node, Map) or (isinstance(node, Scalar) and other_type(node) == "nothing")
+            missing = self.minimum > 0 and nothing
+            raise wrong(node, what, self.words, f"write at least one entry under `{what}`" if missing else None)
         return {
             self.key.read(entry.key, f"{what}: key"): self.value.read(entry.value, f"{what}.{entry.key.text}")
             for entry in node.entries
@@ -390,6 +399,33 @@ class Section:
         return {
             name: key.type.read(given[name].value, f"{path}{name}") for name, key in self.keys.items() if name in given
         }
+
+
+_MOST_PARTS = 8
+"""of one expression that are looked for; it keeps the search linear"""
+
+
+def _check_commas(node: List, what: str, words: str) -> None:
+    """Refuse expressions without quotes that a comma in a pair of parentheses has split: [cdiv(n, BLOCK)]."""
+    for index, item in enumerate(node.items):
+        texts: list[str] = []
+        for part in node.items[index : index + _MOST_PARTS]:
+            # On one line, since in a list of dashes no comma splits anything.
+            if not isinstance(part, Scalar) or not part.plain or part.position.line != item.position.line:
+                break
+            texts.append(part.text)
+            whole = ", ".join(texts)
+            if whole.count("(") > whole.count(")"):
+                continue
+            if len(texts) > 1:
+                raise ManifestError(
+                    f"`{what}[{index}]` ends within parentheses: a comma splits a list",
+                    where=item.position,
+                    expected=words,
+                    actual=show(texts[0]),
+                    remedy=f"quote the expression: {show(whole)}" if len(whole) <= 60 else "quote the expression",
+                )
+            break
 
 
 def read_text(node: Node, what: str, words: str = "text") -> str:
