@@ -27,6 +27,7 @@ def compile_image(library: Library, image: Image) -> Step:
             arguments={
                 "request": library.request(image),
                 "expected": library.expected(image),
+                "triton": library.triton.folder,
                 "image": paths[0],
                 "facts": paths[1],
             },

@@ -367,20 +367,32 @@ def test_a_lost_state_leaves_no_file_of_what_is_gone(built: Project) -> None:
     assert not [name for name in built.files() if "_256" in name]
 
 
-def test_a_damaged_image_with_its_old_time_stamp_is_not_packaged(built: Project) -> None:
-    """Size and time stamp say that it is fresh; the step that reads it compares the bytes."""
+def test_a_damaged_image_with_its_old_time_stamp_is_noticed(built: Project) -> None:
+    """As rsync or cp would leave it: size and time stamp are the old ones, and the bytes are not."""
     image = built.folder / "build/images/sm_80/scale_fp32_128.cubin"
     stat = image.stat()
     data = image.read_bytes()
     image.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     os.utime(image, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    (built.folder / "build/objects/scale_fp32_128__sm_80.data.o").unlink()
-    built.doit().expect(
-        "FAILED objcopy:scale_fp32_128@sm_80", "not what an earlier step made", "remedy: delete", code=1
-    )
-    image.unlink()
-    built.doit().expect("0 failed")
+    assert built.doit().expect().ran("compile") == ["scale_fp32_128@sm_80"]
     assert image.read_bytes() == data
+
+
+def test_separators_that_end_no_line_of_python_change_no_image(built: Project) -> None:
+    """str.splitlines() takes a form feed or U+2028 for a line's end, Python does not: the right lines are compiled."""
+    before = contents(built)
+    other = "@triton.jit\ndef other(x):\n    # \x0c \u2028 \x85\n    return x * 3\n\n\n"
+    source = KERNEL.replace("@triton.jit", other + "@triton.jit").replace("    mask =", "    # \x0c\n    mask =")
+    built.write("kernels/scale.py", source.replace("\n\n\n@triton", "\n\x0c\n@triton"))
+    built.doit("forget", "compile").expect()
+    assert set(built.doit().expect().ran("compile")) == IMAGES
+    assert contents(built) == before
+
+
+def test_a_triton_folder_of_the_project_is_none_of_the_builds(built: Project) -> None:
+    built.write("triton/__init__.py", "raise RuntimeError('not this one')")
+    built.edit("kernels/scale.py", "x * 2", "x * 9")
+    assert set(built.doit().expect().ran("compile")) == IMAGES
 
 
 def test_an_edited_rule_runs_its_steps_and_no_others(built: Project) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from engine_helpers import TOOLS, alive, can_mount, children, numbers_in, on_a_small_disk, wait_until
 
+from kiln.digests import digest_file
 from kiln.engine.forkserver import Ended
 from kiln.engine.pool import Pool
 from kiln.engine.step import Call
@@ -446,3 +447,16 @@ def test_a_full_disk_is_named(tmp_path: Path, pool: Pool) -> None:
     # Where no disk can be made: /dev/full is one that is always full.
     pool.start("job", call("nothing", data=InChild("open('/dev/full', 'w').write('x' * 10000)")))
     assert "no space left on the disk: a step cannot write its files" in failure(pool.wait()).what
+
+
+def test_a_job_does_not_work_on_from_a_file_that_was_changed(pool: Pool, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.write_bytes(b"what was published")
+    reads = {made: digest_file(made)}
+    made.write_bytes(b"something else")
+    pool.start("late", Call(function="engine_jobs:nothing", arguments={}), reads)
+    error = pool.wait().error
+    pool.release("late")
+    assert error is not None
+    assert "not what an earlier step made" in str(error)
+    assert str(error).startswith(f"{made}: ")

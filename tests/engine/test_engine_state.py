@@ -22,7 +22,7 @@ def row(text: str = "abc", *paths: str) -> Row:
     """A row as a step leaves it."""
     return Row(
         components={"closure": text, "target": "sm_80"},
-        outputs=tuple(Output(path=path, size=3, mtime_ns=1_700_000_000_123_456_789, sha256="0" * 64) for path in paths),
+        outputs=tuple(Output(path=path, size=3, ctime_ns=1_700_000_000_123_456_789, sha256="0" * 64) for path in paths),
         seconds=0.25,
         peak_memory=1 << 33,
     )

@@ -12,18 +12,28 @@ from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
 from kiln.compilers.request import CompileRequest
 from kiln.engine.forkserver import LOG_VARIABLE
-from kiln.errors import CompileError, ImageError
+from kiln.errors import CompileError, ImageError, ToolchainError
 from kiln.toolchain.targets import Target
 
 
-def compile_image(request: CompileRequest, expected: Expected, image: str, facts: str, staging: Path) -> None:
+def compile_image(
+    request: CompileRequest, expected: Expected, triton: Path, image: str, facts: str, staging: Path
+) -> None:
     """Compile one image, measure it, hold it against its declaration, and write it with its facts.
 
     Nothing is written unless it is what was declared, for an exit code of 0 is no proof: compilers have returned empty
-    and truncated files, and images with an error on standard error, with it.
+    and truncated files, and images with an error on standard error, with it. `triton` is the folder of the Triton whose
+    content the step's digest has.
     """
-    from kiln.compilers.triton import compile_kernel, printed_errors
+    from kiln.compilers.triton import FOLDER, compile_kernel, printed_errors
 
+    if not FOLDER.samefile(triton):
+        raise ToolchainError(
+            "another Triton would compile than the one that was looked at",
+            expected=str(triton),
+            actual=str(FOLDER),
+            remedy="install Triton once, into the Python that runs doit",
+        )
     log, kind = Path(os.environ[LOG_VARIABLE]), request.target.kind
     try:
         compiled = compile_kernel(request)

@@ -38,7 +38,7 @@ def load(closure: Closure) -> Any:
     finder = _Finder(closure.modules)
     for module in closure.modules:
         name = virtual_name(module.file)
-        linecache.cache[name] = (len(module.text), None, module.text.splitlines(keepends=True), name)
+        linecache.cache[name] = (len(module.text), None, _lines(module.text), name)
     sys.meta_path.insert(0, finder)
     try:
         namespace = vars(importlib.import_module(closure.modules[0].name))
@@ -49,6 +49,12 @@ def load(closure: Closure) -> Any:
     finally:
         sys.meta_path.remove(finder)
     return _checked(closure, namespace.get(closure.function))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as Python numbers them; splitlines() would split at form feeds and Unicode's separators as well."""
+    *lines, last = text.split("\n")
+    return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
 def forget() -> None:

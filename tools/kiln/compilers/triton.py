@@ -24,6 +24,8 @@ from kiln.closure import load
 from kiln.compilers.request import CompileRequest, CompilerMetadata
 from kiln.errors import CompileError, KilnError, Position
 
+FOLDER = Path(triton.__file__).parent
+"""of the Triton that compiles here"""
 _PTXAS = {arch: str(get_ptxas(arch).version) for arch in (80, 90)}
 
 
@@ -144,9 +146,9 @@ def _root(error: CompilationError) -> str:
 def _excerpt(error: CompilationError) -> str:
     """The source line at fault, with a caret below it."""
     line, column = getattr(error.node, "lineno", None), getattr(error.node, "col_offset", 0)
-    if not error.src or line is None or line > len(error.src.splitlines()):
+    if not error.src or line is None or line > len(error.src.split("\n")):
         return ""
-    text = error.src.splitlines()[line - 1]
+    text = error.src.split("\n")[line - 1]
     shift = len(text) - len(text.lstrip())
     return f"{text.strip()}\n{' ' * (column - shift)}^"
 

@@ -101,7 +101,7 @@ def _keep(target: Path, old: Path) -> bool | None:
 
 def _published(root: Path, name: str, digest: str) -> Output:
     found = (root / name).lstat()
-    return Output(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, sha256=digest)
+    return Output(path=name, size=found.st_size, ctime_ns=found.st_ctime_ns, sha256=digest)
 
 
 def make_folder(root: Path, folder: Path) -> None:
@@ -132,7 +132,7 @@ def make_folder(root: Path, folder: Path) -> None:
 def intact(root: Path, outputs: Iterable[Output], files: FileDigests | None = None) -> str | None:
     """What is wrong with published outputs, in words; None when each still holds what was recorded.
 
-    Size and mtime are asked first; when they moved the bytes decide. With `files=None` the bytes always decide.
+    Size and ctime are asked first; when they moved the bytes decide. With `files=None` the bytes always decide.
     """
     for output in outputs:
         path = root / output.path
@@ -140,7 +140,7 @@ def intact(root: Path, outputs: Iterable[Output], files: FileDigests | None = No
             found = path.lstat()
             if not stat.S_ISREG(found.st_mode):
                 return f"{path} is no regular file any more"
-            if files is not None and (found.st_size, found.st_mtime_ns) == (output.size, output.mtime_ns):
+            if files is not None and (found.st_size, found.st_ctime_ns) == (output.size, output.ctime_ns):
                 continue
             if found.st_size != output.size or (files.of(path) if files else digest_file(path)) != output.sha256:
                 return f"{path} does not hold what was built"

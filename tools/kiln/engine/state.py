@@ -23,7 +23,7 @@ from typing import Any
 from kiln.digests import FileDigests, FileState
 from kiln.errors import StateError, os_failure
 
-SCHEMA = 3
+SCHEMA = 4
 """Stored as SQLite's user_version; a file of another schema is set aside like an unreadable one."""
 
 _TABLES = """
@@ -56,7 +56,8 @@ class Output:
 
     path: str
     size: int
-    mtime_ns: int
+    ctime_ns: int
+    """moves with every write and cannot be set, unlike mtime"""
     sha256: str
 
 
@@ -74,7 +75,7 @@ class Row:
     """False once the step failed or was forgotten: its outputs are still ours to replace or to remove"""
 
     def to_json(self) -> str:
-        outputs = [[output.path, output.size, output.mtime_ns, output.sha256] for output in self.outputs]
+        outputs = [[output.path, output.size, output.ctime_ns, output.sha256] for output in self.outputs]
         return json.dumps([dict(self.components), outputs, self.seconds, self.peak_memory, self.valid])
 
     @classmethod
@@ -84,7 +85,7 @@ class Row:
         row = cls(
             components=components,
             outputs=tuple(
-                Output(path=path, size=size, mtime_ns=mtime, sha256=sha) for path, size, mtime, sha in outputs
+                Output(path=path, size=size, ctime_ns=ctime, sha256=sha) for path, size, ctime, sha in outputs
             ),
             seconds=seconds,
             peak_memory=peak_memory,
@@ -308,6 +309,8 @@ def _read_tables(path: Path, mode: str) -> _Tables:
             path: ((size, mtime, inode, ctime), sha)
             for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")
         }
+        if not all(isinstance(path, str) and isinstance(sha, str) for path, (_, sha) in files.items()):
+            raise ValueError("a file's entry is damaged")
         notes: dict[str, dict[str, Any]] = {}
         for owner, key, value in connection.execute("SELECT owner, key, value FROM notes"):
             notes.setdefault(owner, {})[key] = json.loads(value)

@@ -87,6 +87,12 @@ def check_parameter(name: str, position: Position, what: str) -> None:
         why = "names that start with two underscores, or hold nothing else, belong to the compilers"
         raise _refusal(name, position, what, why, PARAMETER_RULE)
     _check_keyword(name, position, what)
+    if name in MACROS or re.fullmatch(r"U?INT(8|16|32|64|MAX|PTR)_(MAX|MIN|C)", name):
+        raise _refusal(name, position, what, "it is a macro of C's headers or compilers", PARAMETER_RULE)
+
+
+MACROS = frozenset({"NULL", "EOF", "errno", "stdin", "stdout", "stderr", "linux", "unix", "I", "assert", "offsetof"})
+"""Names that the C preprocessor replaces where a generated header is used: a struct cannot have such a member."""
 
 
 def fold(name: str) -> str:

@@ -148,7 +148,7 @@ OPTIONS: dict[str, Key] = {
     ),
     "maxnreg": Key(type=_option_integer(16, 255), doc="most registers a thread; NVIDIA", example="128"),
     "ptx_version": Key(
-        type=_option_integer(60, 199), doc="PTX ISA of PTX targets, as major x 10 + minor: 80 is 8.0", example="80"
+        type=_option_integer(70, 94), doc="PTX ISA of PTX targets, as major x 10 + minor: 80 is 8.0", example="80"
     ),
     "launch_cooperative_grid": Key(
         type=_option_boolean(), doc="all blocks of the grid run at the same time", example="true"

@@ -5,11 +5,13 @@ Nothing heavy is imported or run here: a build that has nothing to do asks for f
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.machinery
 import os
 import re
 import shutil
+import site
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,8 +69,14 @@ class Triton:
 
 
 def find_triton() -> Triton:
-    """The Triton of this Python. Raises ToolchainError when there is none."""
-    spec = importlib.util.find_spec("triton")
+    """The Triton of this Python's own packages, which is the one that the children of a build import.
+
+    A `triton` in the project's folder or on PYTHONPATH is none of theirs. Raises ToolchainError when there is none.
+    """
+    theirs = {Path(entry).absolute() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    theirs = (theirs | {Path.cwd()}) - {Path(entry) for entry in site.getsitepackages()}
+    path = [entry for entry in sys.path if entry and Path(entry).absolute() not in theirs]
+    spec = importlib.machinery.PathFinder.find_spec("triton", path)
     if spec is None or spec.origin is None:
         raise ToolchainError(
             "Triton is not installed in this Python",
@@ -108,12 +116,27 @@ class HostTools:
         """Digests of the C compiler by part: what is called cc is a driver, and the work is done by what it calls."""
         parts = {"cc": self.cc}
         for part in ("cc1", "as"):
-            asked = [str(self.cc), f"-print-prog-name={part}"]
-            answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-            found = shutil.which(answer) if answer else None
+            found = shutil.which(self._ask_compiler(f"-print-prog-name={part}"))
             if found:
                 parts[part] = Path(found)
         return {part: files.of(path) for part, path in parts.items()}
+
+    def _ask_compiler(self, question: str) -> str:
+        """What cc answers in the environment that it compiles in; nothing where it has no such answer."""
+        try:
+            done = subprocess.run(
+                [str(self.cc), question],
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ToolchainError(
+                f"the C compiler does not answer: {error}", where=str(self.cc), remedy="set CC to a working compiler"
+            ) from error
+        return done.stdout.decode("utf-8", "replace").strip()
 
     def _find(self, tool: str) -> Path:
         native = self.host.split("-")[0] == os.uname().machine
@@ -121,7 +144,7 @@ class HostTools:
         name = os.environ.get(variable) or ("" if native else f"{self.host}-") + tool
         found = shutil.which(name)
         if found is not None:
-            return Path(found)
+            return Path(found).absolute()
         if " " in name:
             raise ToolchainError(
                 f"{variable} is {name!r}, and no program has that name",
