@@ -480,6 +480,25 @@ REFUSED = {
         "k.py:7:17: S may come from `from h import *` in line 3, which cannot be cut",
         "write `from h import S`",
     ),
+    "a star import of a name that the file binds as well": (
+        {"k.py": with_body("tl.store(x, S)", "S = 1\nfrom h import *\n"), "h.py": "S = 2\n"},
+        "k.py:8:17: S may come from `from h import *` in line 4, which cannot be cut",
+        "write `from h import S`",
+    ),
+    "a value taken from a docstring": (
+        {"k.py": with_body("tl.store(x, S)", "def f():\n    'text'\nS = tl.constexpr(len(f.__doc__))\n")},
+        "k.py:5:22: __doc__ tells of the source's text or place",
+        "write the value",
+    ),
+    "a star import of a builtin's name": (
+        {
+            "k.py": with_body("tl.store(x, max(N, 2))", "from h import *\n"),
+            "h.py": "from g import *\n",
+            "g.py": "max = 1\n",
+        },
+        "k.py:7:17: max may come from `from g import *` in line 1, which cannot be cut",
+        "write `from g import max`",
+    ),
     "another decorator": (
         {
             "k.py": HEADER + "from lib import entry\n@entry()\n@triton.jit\ndef kernel(x):\n    pass\n",

@@ -103,6 +103,7 @@ class Cutter:
 
     def _resolve(self, want: Want) -> None:
         module = want.module
+        self._refuse_star(want, module, set())
         if not module.binding(want.name):
             if want.certain:
                 self._unbound(want)
@@ -132,14 +133,7 @@ class Cutter:
         if hasattr(builtins, want.name):
             return
         if module.stars:
-            star = module.stars[-1]
-            raise ClosureError(
-                f"{want.name} may come from `{ast.unparse(star.node)}` in line {star.node.lineno}, which cannot be cut",
-                where=want.at,
-                expected="an import that names it",
-                actual=_reached(want),
-                remedy=f"write `from {getattr(star.node, 'module', None) or '.'} import {want.name}`",
-            )
+            raise _star_error(want, module.stars[-1])
         if want.name in module.dead:
             found = f"bound only in line {module.dead[want.name]}, in a branch that never runs"
         else:
@@ -151,10 +145,27 @@ class Cutter:
             remedy=did_you_mean(want.name, module.by_name) or "define it at module level, or import it by name",
         )
 
+    def _refuse_star(self, want: Want, module: SourceModule, seen: set[str]) -> None:
+        """Refuse a name that a star import of the project binds as well: which one is meant depends on their order."""
+        for star in module.stars:
+            node = star.node
+            assert isinstance(node, ast.ImportFrom)
+            place = self.project.imported(module, node, node.names[0]).module
+            if not isinstance(place, Location) or place.path is None or want.name.startswith("_"):
+                continue
+            other = self.project.open(place.path)
+            if other.file in seen:
+                continue
+            seen.add(other.file)
+            if other.binding(want.name) and _imports(other, want.name) != (_imports(want.module, want.name) or None):
+                raise _star_error(want, star)
+            self._refuse_star(want, other, seen)
+
     def _keep(self, module: SourceModule, unit: Unit, want: Want) -> None:
         statements = self._of(module).statements
         if unit.index in statements:
             return
+        _refuse_introspection(module, unit.node, want)
         made = jit.effective(self.project, module, unit.node)
         statements[unit.index] = made.node
         via = (*want.via, f"{module.file}:{want.name}")
@@ -298,6 +309,45 @@ def _single(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
 
 def _reached(want: Want) -> str:
     return f"{want.path()}, reached by {' -> '.join(want.via)}" if want.via else want.path()
+
+
+def _imports(module: SourceModule, name: str) -> list[str]:
+    """The import statements that bind a name, in words; empty where anything else binds it too, or nothing does."""
+    found = set()
+    for unit in module.by_name.get(name, ()):
+        if not isinstance(unit.node, ast.Import | ast.ImportFrom):
+            return []
+        found.add(_single(unit.node, alias_of(unit.node, name)))
+    return sorted(found)
+
+
+_INTROSPECTION = frozenset(
+    {"__doc__", "__code__", "__file__", "__dict__", "__mro__", "__subclasses__", "starting_line_number"}
+)
+"""attributes that tell of texts, lines and places, which a slice does not keep and its digest does not cover"""
+
+
+def _refuse_introspection(module: SourceModule, node: ast.stmt, want: Want) -> None:
+    for found in ast.walk(node):
+        name = found.attr if isinstance(found, ast.Attribute) else found.id if isinstance(found, ast.Name) else ""
+        if name in _INTROSPECTION:
+            raise ClosureError(
+                f"{name} tells of the source's text or place, which decide no image",
+                where=module.position(found),
+                expected="values that stand in the source",
+                actual=_reached(want),
+                remedy="write the value that it gives into the file",
+            )
+
+
+def _star_error(want: Want, star: Unit) -> ClosureError:
+    return ClosureError(
+        f"{want.name} may come from `{ast.unparse(star.node)}` in line {star.node.lineno}, which cannot be cut",
+        where=want.at,
+        expected="an import that names it",
+        actual=_reached(want),
+        remedy=f"write `from {getattr(star.node, 'module', None) or '.'} import {want.name}`",
+    )
 
 
 def _missing(project: Project, missing: Missing, want: Want) -> ClosureError:

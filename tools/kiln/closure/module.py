@@ -180,9 +180,7 @@ def decide(test: ast.expr) -> bool | None:
     """
     if isinstance(test, ast.Constant):
         return bool(test.value)
-    if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    ):
+    if ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"):
         return False
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         value = decide(test.operand)
