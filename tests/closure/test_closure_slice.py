@@ -138,6 +138,13 @@ KEPT = {
         + "kernel = triton.autotune(configs=torch.configs, key=[])(f)\n",
         "triton tl f kernel",
     ),
+    "star imports that bring nothing else": (
+        with_body(
+            "tl.store(x, S + max(1, 2))",
+            "from late import *\nS = tl.constexpr(2)\nfrom early import *\n",
+        ),
+        "triton tl S kernel",
+    ),
     "postponed annotations of plain functions are not evaluated": (
         "from __future__ import annotations\nimport torch\n"
         + with_body(
@@ -150,6 +157,8 @@ KEPT = {
 
 @pytest.mark.parametrize(("text", "names"), KEPT.values(), ids=KEPT)
 def test_keeps(scratch: Scratch, text: str, names: str) -> None:
+    scratch.write("S = 1\n", "late.py")
+    scratch.write("import triton.language as tl\nimport triton\n_S = 2\n", "early.py")
     scratch.write(text)
     assert kept(scratch.cut()) == set(names.split())
 
@@ -429,7 +438,7 @@ REFUSED = {
     ),
     "a module that reads the machine": (
         {"k.py": with_body("tl.store(x, S)", "import os\nS = tl.constexpr(int(os.environ['S']))\n")},
-        "k.py:4:22: the kernel needs 'os' at compile time: it can read the machine",
+        "k.py:4:22: the kernel needs 'os.environ' at compile time: it can read the machine",
         "os.environ, reached by k.py:kernel -> k.py:S",
     ),
     "Triton's driver": (
@@ -444,7 +453,65 @@ REFUSED = {
                 "def hip():\n    from triton.runtime import driver\n    return driver.active\nS = hip()\n",
             )
         },
-        "k.py:4:5: the kernel needs 'triton.runtime.driver' at compile time",
+        "k.py:5:12: the kernel needs 'triton.runtime.driver.active' at compile time",
+        "driver.active, reached by k.py:kernel -> k.py:S -> k.py:hip",
+    ),
+    "Triton's driver by an alias": (
+        {"k.py": with_body("tl.store(x, S)", "t = triton\nS = t.runtime.driver.active.get_current_target().arch\n")},
+        "k.py:4:5: the kernel needs 'triton.runtime.driver.active.get_current_target' at compile time",
+        "",
+    ),
+    "Triton as a whole inside a function": (
+        {
+            "k.py": with_body(
+                "tl.store(x, S)", "def f():\n    import triton\n    return triton.runtime.driver.active\nS = f()\n"
+            )
+        },
+        "k.py:5:12: the kernel needs 'triton.runtime.driver.active' at compile time: it asks the machine",
+        "",
+    ),
+    "a module behind a module": (
+        {"k.py": with_body("tl.store(x, S)", "import logging\nS = len(logging.os.environ['PATH'])\n")},
+        "k.py:4:9: the kernel needs 'logging.os.environ' at compile time: it can read the machine",
+        "",
+    ),
+    "a module behind a module that computes": (
+        {"k.py": with_body("tl.store(x, S)", "import dataclasses as d\nS = len(d.sys.path)\n")},
+        "k.py:4:9: the kernel needs 'dataclasses.sys.path' at compile time: it is not among the names",
+        "",
+    ),
+    "a module behind a module, by an import of it": (
+        {"k.py": with_body("tl.store(x, S)", "from dataclasses import sys as s\nS = len(s.path)\n")},
+        "k.py:4:9: the kernel needs 'dataclasses.sys.path' at compile time: it is not among the names",
+        "",
+    ),
+    "a module behind a module inside a function": (
+        {
+            "k.py": with_body(
+                "tl.store(x, S)", "def f():\n    import enum as e\n    return len(e.bltns.open('x').read())\nS = f()\n"
+            )
+        },
+        "k.py:5:16: the kernel needs 'enum.bltns.open' at compile time: it is not among the names",
+        "e.bltns.open, reached by k.py:kernel -> k.py:S -> k.py:f",
+    ),
+    "a module of Python as a value": (
+        {"k.py": with_body("tl.store(x, S)", "import math\nS = getattr(math, 'pi')\n")},
+        "k.py:4:13: the kernel needs 'math' at compile time: a module is used as a value",
+        "read the names that are needed off the module",
+    ),
+    "the globals of a function of Python's": (
+        {"k.py": with_body("tl.store(x, S)", "import functools\nS = functools.wraps.__globals__['x']\n")},
+        "k.py:4:5: __globals__ tells of the source's text or place",
+        "",
+    ),
+    "what differs from run to run": (
+        {"k.py": with_body("tl.store(x, S)", "S = hash('x')\n")},
+        "k.py:3:5: hash() gives another value in another run",
+        "",
+    ),
+    "the name of the module": (
+        {"k.py": with_body("tl.store(x, S)", "S = len(__name__)\n")},
+        "k.py:3:9: __name__ is not the same in a slice as in the file",
         "",
     ),
     "a project import inside a function": (
@@ -478,7 +545,15 @@ REFUSED = {
     "a star import": (
         {"k.py": with_body("tl.store(x, S)", "from h import *\n"), "h.py": "S = 1\n"},
         "k.py:7:17: S may come from `from h import *` in line 3, which cannot be cut",
-        "write `from h import S`",
+        "write `from h import S` if it comes from there",
+    ),
+    "a star import that may hide a builtin": (
+        {
+            "k.py": "import triton\nfrom triton.language import *\n"
+            "@triton.jit\ndef kernel(x):\n    store(x, max(1, 2))\n"
+        },
+        "k.py:5:5: store may come from `from triton.language import *` in line 2",
+        "",
     ),
     "a star import of a name that the file binds as well": (
         {"k.py": with_body("tl.store(x, S)", "S = 1\nfrom h import *\n"), "h.py": "S = 2\n"},
@@ -496,8 +571,8 @@ REFUSED = {
             "h.py": "from g import *\n",
             "g.py": "max = 1\n",
         },
-        "k.py:7:17: max may come from `from g import *` in line 1, which cannot be cut",
-        "write `from g import max`",
+        "k.py:7:17: max may come from `from h import *` in line 3, which cannot be cut",
+        "write `from h import max` if it comes from there",
     ),
     "another decorator": (
         {

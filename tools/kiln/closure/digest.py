@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from kiln.closure.module import Unit, index
-from kiln.closure.resolve import PACKAGE, bound_by
+from kiln.closure import scope
+from kiln.closure.module import SourceModule, Unit, index
+from kiln.closure.resolve import PACKAGE, bound_by, is_import
 
 _NO_MEANING = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 """fields of ast nodes that follow from others or say nothing to Python"""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Digests:
-    """Collects the digests of a closure's modules; both results are lower-case sha256."""
+    """Collects the digests of a closure's modules, one by one, so it is not frozen; both are lower-case sha256."""
 
     function: str
     components: dict[str, str] = field(default_factory=dict)
@@ -37,12 +38,14 @@ class Digests:
         """Take in the module `name`, cut from `file`. The text is what gets executed, so it is what gets hashed."""
         self._put(name, file)
         parts: dict[str, list[str]] = {}
-        units = index(text.encode(), Path(file), file).units
-        for is_import, run in groupby(units, key=lambda unit: isinstance(unit.node, (ast.Import, ast.ImportFrom))):
-            statements = [statement for unit in run for statement in _statements(unit)]
-            written = [statement for _, statement in statements]
-            # The order of neighbouring imports is formatting, but for a name that two of them bind: see its component.
-            self._put(*(sorted(written) if is_import else written))
+        module = index(text.encode(), Path(file), file)
+        for imports, run in groupby(module.units, key=is_import):
+            statements = [statement for unit in run for statement in _statements(module, unit)]
+            if imports:
+                # The order of neighbouring imports is formatting, but for that of the project's modules, which may
+                # change each other, and for a name that two of them bind: see its component.
+                statements.sort(key=lambda statement: (0, "") if PACKAGE in statement[1] else (1, statement[1]))
+            self._put(*(written for _, written in statements))
             for names, statement in statements:
                 for bound in names:
                     parts.setdefault(bound, []).append(statement)
@@ -56,11 +59,15 @@ class Digests:
         return self._whole.hexdigest()
 
 
-def _statements(unit: Unit) -> list[tuple[list[str], str]]:
-    """A unit as (names, canonical text); an import gives one for each name, as if written in lines of their own."""
+def _statements(module: SourceModule, unit: Unit) -> list[tuple[list[str], str]]:
+    """A unit as (names, canonical text); an import gives one for each name, as if written in lines of their own.
+
+    A statement that binds nothing, such as `SIZES.append(4)`, counts to the first name of the file that it reads.
+    """
     node = unit.node
     if not isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [(sorted(unit.binds | unit.mutates), "".join(canonical(node)))]
+        read = [read.name for read in scope.reads(node) if module.binding(read.name)][:1] if not unit.binds else []
+        return [(sorted(unit.binds) or read, "".join(canonical(node)))]
     source = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
     return [([bound_by(alias)], f"import({source!a},{alias.name!a},{alias.asname!a})") for alias in node.names]
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from kiln.closure import scope
 from kiln.errors import ClosureError, Position
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unit:
@@ -25,8 +23,6 @@ class Unit:
     """its place in the order of the text"""
     node: ast.stmt
     binds: frozenset[str]
-    mutates: frozenset[str]
-    """names whose object it changes, by its own text or by the functions of the file that it calls"""
     inside: tuple[ast.stmt, ...]
     """the `if` statements around it, from the outside in"""
     undecided: ast.stmt | None
@@ -44,7 +40,7 @@ class SourceModule:
     """without line ends; line n is lines[n - 1]"""
     units: tuple[Unit, ...]
     by_name: Mapping[str, tuple[Unit, ...]]
-    """name -> the units that bind or mutate it"""
+    """name -> the units that bind it, in order"""
     dead: Mapping[str, int]
     """name -> line, of names that are bound only where the module never runs"""
     stars: tuple[Unit, ...]
@@ -64,7 +60,13 @@ class SourceModule:
 
     def binding(self, name: str) -> tuple[Unit, ...]:
         """The units that bind `name`, in order."""
-        return tuple(unit for unit in self.by_name.get(name, ()) if name in unit.binds)
+        return self.by_name.get(name, ())
+
+    def mentions(self, names: set[str]) -> bool:
+        """Whether the text of a statement that is no import has one of `names` in it; it may be a part of a word."""
+        statements = [unit.node for unit in self.units if not isinstance(unit.node, (ast.Import, ast.ImportFrom))]
+        lines = [line for node in statements for line in self.lines[node.lineno - 1 : node.end_lineno]]
+        return any(name in line for line in lines for name in names)
 
     def position(self, node: ast.AST) -> Position:
         """Where a node of this file stands; ast counts columns in bytes of UTF-8, people count characters."""
@@ -111,10 +113,19 @@ def index(content: bytes, path: Path, file: str) -> SourceModule:
     tree = _parse(content, file)
     collector = _Collector()
     collector.collect(tree.body, (), None)
-    units = _units(collector.statements)
+    units = tuple(
+        Unit(
+            index=number,
+            node=statement.node,
+            binds=scope.binds(statement.node),
+            inside=statement.inside,
+            undecided=statement.undecided,
+        )
+        for number, statement in enumerate(collector.statements)
+    )
     by_name: dict[str, list[Unit]] = {}
     for unit in units:
-        for name in sorted(unit.binds | unit.mutates):
+        for name in sorted(unit.binds):
             by_name.setdefault(name, []).append(unit)
     imports_from = [unit for unit in units if isinstance(unit.node, ast.ImportFrom)]
     return SourceModule(
@@ -207,9 +218,12 @@ class _Statement:
     undecided: ast.stmt | None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Collector:
-    """Flattens a module body: statements under a condition that is decided are statements of the module."""
+    """Flattens a module body: statements under a condition that is decided are statements of the module.
+
+    It collects while it goes down, so it is not frozen.
+    """
 
     statements: list[_Statement] = field(default_factory=list)
     dead: dict[str, int] = field(default_factory=dict)
@@ -231,67 +245,3 @@ class _Collector:
             self.statements.append(
                 _Statement(node=node, inside=inside, undecided=undecided or (node if decides else None))
             )
-
-
-def _units(statements: list[_Statement]) -> tuple[Unit, ...]:
-    functions: dict[str, _Function] = {}
-    assigned: set[str] = set()
-    for statement in statements:
-        node = statement.node
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions[node.name] = node
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and not _is_plain(node.value):
-            assigned |= scope.binds(node)
-    return tuple(
-        Unit(
-            index=number,
-            node=statement.node,
-            binds=scope.binds(statement.node),
-            mutates=_mutated(statement.node, functions, assigned),
-            inside=statement.inside,
-            undecided=statement.undecided,
-        )
-        for number, statement in enumerate(statements)
-    )
-
-
-def _mutated(node: ast.stmt, functions: Mapping[str, _Function], assigned: set[str]) -> frozenset[str]:
-    """What a statement changes, by itself or through the functions of its file that it calls.
-
-    Only what the file itself assigned is taken to be changed by an unknown method or by being passed to a function:
-    `torch.manual_seed(0)` and `kernel.warmup(...)` say nothing of the names they start with.
-    """
-    found = set(scope.mutates(node))
-    base = scope.called_for_effect(node)
-    if base in assigned:
-        found.add(base)
-    for function, arguments in scope.called(node):
-        if function in functions:
-            found |= _effects(function, functions, set()) | (arguments & assigned)
-    return frozenset(found)
-
-
-def _effects(name: str, functions: Mapping[str, _Function], seen: set[str]) -> set[str]:
-    """The names of the module that a call of `name` may change, through the functions that it calls as well."""
-    seen.add(name)
-    function = functions[name]
-    found = set(scope.changes_globals(function))
-    for statement in function.body:
-        for callee, _ in scope.called(statement):
-            if callee in functions and callee not in seen:
-                found |= _effects(callee, functions, seen)
-    return found
-
-
-def _is_plain(value: ast.expr | None) -> bool:
-    """Whether a value is a number, a text or a tl.constexpr of one, which nothing can change in place."""
-    if value is None or isinstance(value, (ast.Constant, ast.JoinedStr, ast.Compare)):
-        return True
-    if isinstance(value, ast.UnaryOp):
-        return _is_plain(value.operand)
-    if isinstance(value, ast.BinOp):
-        return _is_plain(value.left) and _is_plain(value.right)
-    if isinstance(value, ast.Call):
-        chain = scope.dotted(value.func)
-        return chain is not None and (chain[1] or (chain[0].id,))[-1] == "constexpr"
-    return False

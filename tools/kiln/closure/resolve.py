@@ -11,57 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kiln.closure.module import SourceModule, Unit, load_module
-from kiln.closure.scope import dotted
+from kiln.closure.scope import plain_path
 from kiln.errors import ClosureError
 
 PACKAGE = "kiln_slice"
 """the package that slices of project files are modules of"""
-
-PURE_LIBRARY = frozenset(
-    {
-        "__future__",
-        "abc",
-        "bisect",
-        "cmath",
-        "collections",
-        "contextlib",
-        "copy",
-        "dataclasses",
-        "decimal",
-        "enum",
-        "fractions",
-        "functools",
-        "heapq",
-        "itertools",
-        "logging",
-        "math",
-        "numbers",
-        "operator",
-        "re",
-        "statistics",
-        "string",
-        "struct",
-        "textwrap",
-        "types",
-        "typing",
-        "warnings",
-    }
-)
-"""modules of the standard library whose functions give the same result on every machine"""
-
-_HOST_PROBES = ("triton.runtime", "triton.testing", "triton.backends", "triton.knobs", "triton.language.target_info")
-"""parts of Triton that ask the build machine's driver or environment"""
-
-_DECORATORS = frozenset(
-    {
-        "triton.runtime.JITFunction",
-        "triton.runtime.jit",
-        "triton.runtime.jit.JITFunction",
-        "triton.runtime.jit.constexpr_function",
-        "triton.runtime.jit.jit",
-    }
-)
-"""what may be taken from triton.runtime all the same"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +23,6 @@ class Outside:
     """A module that is no file of the project."""
 
     dotted: str
-    refusal: str | None
-    """why a kernel must not need it, or None"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +52,14 @@ class Missing:
     name: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """The module of an import statement, and the names looked up in it (none for `import a`)."""
+
+    module: Outside | Location
+    names: tuple[str, ...]
+
+
 def synthetic_name(parts: tuple[str, ...]) -> str:
     """The name that a project module has in a slice: `kiln_slice.kernels.softmax` for kernels/softmax.py."""
     return ".".join((PACKAGE, *map(_identifier, parts)))
@@ -117,19 +77,6 @@ def parts_of(file: str) -> tuple[str, ...]:
     folders = file.split("/")
     stem = folders.pop().removesuffix(".py")
     return (*folders, stem) if stem != "__init__" else tuple(folders)
-
-
-def refusal(name: str) -> str | None:
-    """Why a kernel must not need `name`, the dotted name of a module outside the project or of something in it."""
-    top = name.partition(".")[0]
-    if top == "triton":
-        probes = any(name == probe or name.startswith(f"{probe}.") for probe in _HOST_PROBES)
-        return "it asks the machine that builds" if probes and name not in _DECORATORS else None
-    if top in PURE_LIBRARY:
-        return None
-    if top in sys.stdlib_module_names:
-        return "it can read the machine that builds, and an image must not depend on that"
-    return "it is neither Triton nor a file of this project, and need not be installed where kernels are built"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,16 +109,17 @@ class Project:
                 return Location(parts=parts, path=path)
         return Location(parts=parts, path=None) if folder.is_dir() else None
 
-    def imported(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> _Imported:
+    def imported(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> Imported:
         """What one name of an import statement is bound to.
 
         Raises ClosureError for a relative import that leaves the project, for a module that the project has twice, and
         for one that it has only in part.
         """
         if isinstance(node, ast.ImportFrom):
-            return _Imported(self._module(importer, node, node.module or "", node.level), (alias.name,))
+            module = self._module(importer, node, node.module or "", node.level)
+            return Imported(module=module, names=(alias.name,))
         name = alias.name if alias.asname else alias.name.partition(".")[0]
-        return _Imported(self._module(importer, node, name, 0), ())
+        return Imported(module=self._module(importer, node, name, 0), names=())
 
     def _module(self, importer: SourceModule, node: ast.stmt, name: str, level: int) -> Outside | Location:
         folder = tuple(importer.file.split("/")[:-1])
@@ -190,7 +138,7 @@ class Project:
                 raise self._not_there(importer, node, [base + words])
             return found
         if words[0] == "triton" or words[0] in sys.stdlib_module_names:
-            return Outside(dotted=name, refusal=refusal(name))
+            return Outside(dotted=name)
         bases = [(), folder] if folder else [()]
         locations = [location for base in bases if (location := self.locate(base + words)) is not None]
         if len(locations) == 2 and None not in (locations[0].path, locations[1].path):
@@ -206,7 +154,7 @@ class Project:
             return next((location for location in locations if location.path is not None), locations[0])
         if any(self.locate((*base, words[0])) is not None for base in bases):
             raise self._not_there(importer, node, [base + words for base in bases])
-        return Outside(dotted=name, refusal=refusal(name))
+        return Outside(dotted=name)
 
     def _not_there(self, importer: SourceModule, node: ast.stmt, tried: list[tuple[str, ...]]) -> ClosureError:
         return ClosureError(
@@ -239,12 +187,17 @@ class Project:
 
         Imports and plain renamings (`jit = triton.jit`) are followed, across files as well. None for anything else.
         """
-        chain = dotted(node)
-        return None if chain is None else self._canonical(module, chain[0].id, chain[1], frozenset())
+        path = plain_path(node)
+        return None if path is None else self.canonical_path(module, *path)
 
-    def _canonical(
-        self, module: SourceModule, name: str, attributes: tuple[str, ...], seen: frozenset[tuple[str, str]]
+    def canonical_path(
+        self,
+        module: SourceModule,
+        name: str,
+        attributes: tuple[str, ...],
+        seen: frozenset[tuple[str, str]] = frozenset(),
     ) -> str | None:
+        """The same for a name and the attributes that are read off it."""
         units = module.binding(name)
         if not units or (module.file, name) in seen:
             return None
@@ -256,20 +209,14 @@ class Project:
             if isinstance(imported.module, Outside):
                 return ".".join((imported.module.dotted, *path))
             end = self.follow(imported.module, path, module)
-            return self._canonical(end.module, end.name, end.attributes, seen) if isinstance(end, Definition) else None
+            return (
+                self.canonical_path(end.module, end.name, end.attributes, seen) if isinstance(end, Definition) else None
+            )
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            chain = dotted(node.value)
-            if chain is not None:
-                return self._canonical(module, chain[0].id, chain[1] + attributes, seen)
+            path_of_value = plain_path(node.value)
+            if path_of_value is not None:
+                return self.canonical_path(module, path_of_value[0], path_of_value[1] + attributes, seen)
         return None
-
-
-@dataclass(frozen=True)
-class _Imported:
-    """The module of an import statement, and the names looked up in it (none for `import a`)."""
-
-    module: Outside | Location
-    names: tuple[str, ...]
 
 
 def alias_of(node: ast.Import | ast.ImportFrom, name: str) -> ast.alias:

@@ -11,33 +11,6 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-MUTATING_METHODS = frozenset(
-    {
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "difference_update",
-        "discard",
-        "extend",
-        "extendleft",
-        "insert",
-        "intersection_update",
-        "move_to_end",
-        "pop",
-        "popitem",
-        "popleft",
-        "remove",
-        "reverse",
-        "setdefault",
-        "sort",
-        "symmetric_difference_update",
-        "update",
-        "__setitem__",
-    }
-)
-"""methods of Python's own containers that change the object that they are called on"""
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -63,6 +36,21 @@ def dotted(node: ast.expr) -> tuple[ast.Name, tuple[str, ...]] | None:
     return (node, tuple(reversed(attributes))) if isinstance(node, ast.Name) else None
 
 
+def plain_path(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
+    """`a.b.c` as a and (b, c), as text."""
+    chain = dotted(node)
+    return None if chain is None else (chain[0].id, chain[1])
+
+
+def chains(node: ast.AST) -> list[tuple[ast.Name, tuple[str, ...]]]:
+    """Every `a.b.c` and every name in a piece of code, each as long as it goes, whatever scope it stands in."""
+    inner = {id(child.value) for child in ast.walk(node) if isinstance(child, ast.Attribute) and dotted(child)}
+    every = [
+        child for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute)) and id(child) not in inner
+    ]
+    return [chain for child in every if (chain := dotted(child)) is not None]
+
+
 def reads(node: ast.AST, *, annotations: bool = True) -> list[Read]:
     """All that `node`, a statement or expression at module level, reads from its module, in the order of the text.
 
@@ -79,37 +67,6 @@ def binds(node: ast.stmt) -> frozenset[str]:
     return frozenset(_bound([node]))
 
 
-def mutates(node: ast.stmt) -> frozenset[str]:
-    """The names whose object a module-level statement visibly changes: `x[0] = 1`, `x.a = 1`, `x.append(1)`.
-
-    Bodies of functions do not count: a definition changes nothing.
-    """
-    return frozenset(_changed([node]))
-
-
-def called_for_effect(node: ast.stmt) -> str | None:
-    """x of the statement `x.register(1)`: a method whose result is dropped is called for what it does."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        return _base(node.value.func)
-    return None
-
-
-def called(node: ast.stmt) -> list[tuple[str, frozenset[str]]]:
-    """The calls of plain names that a module-level statement makes when it runs: (function, names passed to it)."""
-    return [
-        (call.func.id, frozenset(name for name in map(_argument, call.args) if name))
-        for call in _own([node])
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-    ]
-
-
-def changes_globals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    """The names of the module that a call of `function` may rebind (`global x`) or change (`x.append(1)`)."""
-    declared = {name for node in _own(function.body) if isinstance(node, ast.Global) for name in node.names}
-    local = _locals(function) - declared
-    return frozenset((declared | _changed(function.body)) - local)
-
-
 def imports_inside(node: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
     """Import statements below a definition or block, which run when the code around them does."""
     for child in ast.walk(node):
@@ -117,18 +74,24 @@ def imports_inside(node: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
             yield child
 
 
-def _argument(node: ast.expr) -> str | None:
-    return node.id if isinstance(node, ast.Name) else None
+def declared(nodes: list[ast.stmt], kind: type[ast.Global | ast.Nonlocal]) -> frozenset[str]:
+    """The names that a function's body declares `global`, or `nonlocal`."""
+    return frozenset(name for node in own_nodes(nodes) if isinstance(node, kind) for name in node.names)
 
 
-def _base(node: ast.expr) -> str | None:
-    """x of `x.a[0].b`"""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
+def captures(pattern: ast.pattern) -> frozenset[str]:
+    """The names that a pattern of `match` binds."""
+    return frozenset(name for child in ast.walk(pattern) if (name := _plain_text_name(child)))
 
 
-def _own(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
+def _plain_text_name(node: ast.AST) -> str | None:
+    """The name in `except E as name`, and in a capture of `match`, which stands as plain text in the tree."""
+    if isinstance(node, ast.MatchMapping):
+        return node.rest
+    return node.name if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) else None
+
+
+def own_nodes(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
     """Every node that runs when these statements do: the bodies of functions and lambdas inside them are left out."""
     pending: list[ast.AST] = list(reversed(nodes))
     while pending:
@@ -139,22 +102,6 @@ def _own(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
         else:
             children = list(ast.iter_child_nodes(node))
         pending.extend(reversed(children))
-
-
-def _changed(nodes: list[ast.stmt]) -> set[str]:
-    found: set[str] = set()
-    for node in _own(nodes):
-        base = None
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            base = _base(node)
-        elif isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING_METHODS:
-                base = _base(node.func)
-            elif isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and node.args:
-                base = _base(node.args[0])
-        if base is not None:
-            found.add(base)
-    return found
 
 
 def _bound(nodes: list[ast.stmt]) -> set[str]:
@@ -187,11 +134,8 @@ def _bound(nodes: list[ast.stmt]) -> set[str]:
                 found.add(node.asname or node.name.partition(".")[0])
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 outer.update(node.names)
-            else:
-                # `except E as name`, and the captures of `match`: names that stand as plain text in the tree.
-                name = getattr(node, "rest" if isinstance(node, ast.MatchMapping) else "name", None)
-                if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)) and name:
-                    found.add(name)
+            elif (name := _plain_text_name(node)) is not None:
+                found.add(name)
         pending.extend((child, comprehension) for child in children)
     found.discard("*")
     return found - outer
@@ -206,7 +150,7 @@ def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return _parameters(function.args) | _bound(function.body)
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class _Scope:
     names: set[str]
     is_class: bool = False
@@ -281,8 +225,7 @@ class _Reader:
         self.visit(node.args)
         if node.returns is not None and self.annotations:
             self.visit(node.returns)
-        declared = frozenset(name for child in _own(node.body) if isinstance(child, ast.Global) for name in child.names)
-        self.scopes.append(_Scope(names=_locals(node), globals=declared))
+        self.scopes.append(_Scope(names=_locals(node), globals=declared(node.body, ast.Global)))
         self.visit_all([*node.body])
         del self.scopes[-1 - generic :]
 

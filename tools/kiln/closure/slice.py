@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kiln.closure import jit
+from kiln.closure.annotations import is_foreign
 from kiln.closure.cutter import Cutter, Want, headline, undecided_error
 from kiln.closure.digest import Digests
 from kiln.closure.module import SourceModule
@@ -23,7 +24,7 @@ class FunctionParameter:
     """whether its annotation makes it a compile-time constant"""
     has_default: bool
     annotation: str | None
-    """as Python would write it"""
+    """as Python would write it; None for one that says nothing to Triton"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,8 @@ def cut(source: Path, function: str, *, root: Path, where: Position | None) -> C
 
     `where` is the place that names the function, such as its line in kernels.yaml.
 
-    The reading is static: an object that is changed through another name for it, or by a module that is imported only
-    for its side effects, is not seen to change.
+    The reading is static. What the kernel's files do to its objects when they are imported is kept, through aliases and
+    calls too; what a module does to them that is imported for nothing but that is not seen.
 
     Raises ClosureError when the function is not there or is no Triton function, when it needs a module that may be
     missing where kernels are built, and when a name that it needs is bound by code which only a run can follow.
@@ -170,7 +171,7 @@ def _closure(cutter: Cutter, module: SourceModule, function: str, definition: as
         SlicedModule(
             name=synthetic_name(parts_of(kept.module.file)),
             file=kept.module.file,
-            text=render(kept.module, kept.content()),
+            text=render(kept.module, kept.content(), kept.blanked),
         )
         for kept in files
     )
@@ -206,7 +207,8 @@ def _parameters(project: Project, module: SourceModule, node: ast.FunctionDef) -
 
 
 def _parameter(project: Project, module: SourceModule, argument: ast.arg, has_default: bool) -> FunctionParameter:
-    annotation = None if argument.annotation is None else ast.unparse(argument.annotation)
+    foreign = is_foreign(project, module, argument.annotation)
+    annotation = None if argument.annotation is None or foreign else ast.unparse(argument.annotation)
     is_constexpr = False
     if argument.annotation is not None and annotation is not None:
         # Triton looks for the word in the annotation's name. An annotation that Python leaves as text keeps its alias.
