@@ -14,11 +14,11 @@ import test_manifest_choices as choices
 import test_manifest_loader as loader
 
 from kiln.errors import ManifestError
+from kiln.manifest.compound_types import Key
 from kiln.manifest.json_schema import FILE, MODELINE, json_schema, schema_of
 from kiln.manifest.loader import load
 from kiln.manifest.reference import reference_page
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP
-from kiln.manifest.value_types import Key
 from kiln.manifest.yaml_nodes import List, Map, Node
 from kiln.manifest.yaml_tree import read_yaml
 from project import MANIFEST, REPOSITORY
@@ -136,6 +136,14 @@ def test_what_the_reader_refuses_for_its_form_the_schema_refuses(old: str, new: 
     assert message is not None and words in message
 
 
+def test_a_function_table_stands_in_place_of_other_keys() -> None:
+    table = f"{choices.HEAD}kernels:\n  k:\n    function_table: k.py\n    grid: [1]\n"
+    assert refused(table) is None
+    assert refused(f"{table}    function: f\n") is None
+    assert refused(f"{table}    name: k\n") is not None
+    assert refused(table.replace("    function_table: k.py\n", "")) is not None
+
+
 @pytest.mark.parametrize("keys", [TOP, KERNEL, OPTIONS], ids=["top", "kernel", "options"])
 def test_every_key_has_an_example_that_the_reader_and_the_schema_take(keys: dict[str, Key]) -> None:
     for name, key in keys.items():
@@ -155,8 +163,11 @@ def test_the_references_whole_kernel_is_read(tmp_path: Path) -> None:
     text = "".join(line[4:] for line in block[0].splitlines(keepends=True))
     (tmp_path / "kernels.yaml").write_text(choices.HEAD.replace("sm_80, ", "") + text)
     manifest = load(tmp_path / "kernels.yaml")
-    assert manifest.variants[0].id == "attention_fp16_64_causal_128x64"
-    assert len(manifest.variants) == 2 * 2 * 3
+    assert [variant.id for variant in manifest.variants[:2]] == [
+        "attention_fp16_64_causal_128x64_n16",
+        "attention_fp16_64_causal_128x64",
+    ]
+    assert len(manifest.variants) == 2 * 2 * 3 * 2
     assert refused((tmp_path / "kernels.yaml").read_text()) is None
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kiln.errors import ManifestError
+from kiln.manifest.compound_types import Section
 from kiln.manifest.loader import load
 from kiln.manifest.model import Manifest
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP
-from kiln.manifest.value_types import Section
 from kiln.manifest.yaml_tree import read_yaml
 
 REPOSITORY = Path(__file__).parents[2]
@@ -207,7 +207,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("version: 1", 'version: 1\n"\\e[31m": 1', "2:1", ["unknown key '\\x1b[31m'"]),
     ("version: 1", "version: 1\nversion: 1", "2:1", ["'version'", "twice", "line 1"]),
     ("version: 1", "version: 1\nhost: x86_64-linux", "2:7", ["`host`", "did you mean 'x86_64-linux-gnu'?"]),
-    ("version: 1", "version: 1\ninclude: [a.yaml]", "2:1", ["unknown key 'include'"]),
+    ("version: 1", "version: 1\ninclude: [a.yaml]", "2:11", ["`include`", "does not exist"]),
     ("version: 1", "version: 1\ndefaults: {num_wraps: 4}", "2:12", ["`defaults`", "'num_warps'"]),
     ("library: kernels", "library: no", "2:10", ["`library`", "the truth value 'no'", 'quote it: "no"']),
     ("library: kernels", "library: 1.10", "2:10", ["the number '1.10'", 'quote it: "1.10"']),
@@ -237,7 +237,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
         ["lacks the key `grid`", "blocks of the launch in x, y and z", "add `grid:`, a list of 1 to 3 values"],
     ),
     ("    blocks:", "    block:", "9:5", ["unknown key 'block' in `kernels.softmax`", "did you mean 'blocks'?"]),
-    (LAST, "    promises: [{}]", "13:5", ["unknown key 'promises'"]),
+    (LAST, "    promise: [{}]", "13:5", ["unknown key 'promise'", "'promises'"]),
     (LAST, "    blocks: [1]", "13:5", ["'blocks'", "twice", "line 9, column 5"]),
     ("kernels:\n  softmax:", "kernels:\nsoftmax:", "5:1", ["'softmax'", "looks like a kernel", "under `kernels:`"]),
     ("version: 1", "version: 1\nother: {function: f}", "2:1", ["'other'", "looks like a kernel: indent it"]),
@@ -251,7 +251,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("kernels/softmax.py", '"kernels/\\0.py"', "6:13", ["'\\x00'"]),
     ("kernels/softmax.py", '"kernels/x\\n.py"', "6:13", ["'\\n'"]),
     ("kernels/softmax.py", "''", "6:13", ["is empty"]),
-    ("kernels/softmax.py", "kernels/softmax.cu", "6:13", ["no Python file"]),
+    ("kernels/softmax.py", "kernels/softmax.cpp", "6:13", ["no Python file"]),
     ("kernels/softmax.py", "kernels/none.py", "6:13", ["does not exist", "'kernels/none.py'"]),
     ("kernels/softmax.py", "kernels/folder.py", "6:13", ["is no file"]),
     ("kernels/softmax.py", "kernels/softmax.py/x.py", "6:13", ["cannot be read", "Not a directory"]),
@@ -265,7 +265,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     # words
     ("softmax_kernel", "yes", "7:15", ["`kernels.softmax.function`", 'quote it: "yes"']),
     ("softmax_kernel", "def", "7:15", ["'def'", "name in Python"]),
-    ("softmax_kernel", "os.system", "7:15", ["'os.system'"]),
+    ("softmax_kernel", "os.system()", "7:15", ["'system()'"]),
     ("[fp32, fp16]", "[fp32, f16]", "8:20", ["`kernels.softmax.dtypes[1]`", "'f16'", "did you mean 'fp16'"]),
     ("[fp32, fp16]", "[fp32, BFloat16]", "8:20", ["'BFloat16'", "did you mean 'bf16'?"]),
     ("[fp32, fp16]", "[fp32, fp32]", "8:20", ["'fp32' twice"]),
@@ -283,7 +283,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("[1024, 2048]", "[on]", "9:14", ["the truth value 'on'"]),
     ("[1024, 2048]", "[1024, 0x400]", "9:20", ["'1024' twice", "column 14"]),
     ("[1024, 2048]", "{BLOCK_M: 64}", "9:13", ["a list of values", "a map", "brackets"]),
-    ("[1024, 2048]", "autotune", "9:13", ["a list of values"]),
+    ("[1024, 2048]", "autotune", "9:13", ["is read from a source file", "a reader of sources"]),
     # names
     ("_{dtype}_{block}", "_{type}_{block}", "10:11", ["'{type}'", "did you mean 'dtype'?"]),
     ("_{dtype}_{block}", "_{dtype}_{{block}}", "10:11", ["a brace"]),
@@ -404,7 +404,7 @@ def test_refused_with_position(folder: Path, old: str, new: str, place: str, wor
 @pytest.mark.parametrize(
     ("second", "place", "words"),
     [
-        ("Softmax", "14:3", ["'softmax' and 'Softmax'", "case only", "line 5"]),
+        ("Softmax", "14:3", ["'softmax' and 'Softmax'", "case only", "the first is at kernels.yaml:5:3"]),
         ("softmax", "14:3", ["'softmax'", "twice", "line 5, column 3"]),
         ("other", "19:5", ["'softmax_fp32_1024'", "kernels 'softmax' and 'other'", "such as other_"]),
     ],

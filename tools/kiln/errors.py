@@ -78,6 +78,10 @@ class ClosureError(KilnError):
     """The slice of a kernel's source could not be cut or executed."""
 
 
+class UncutError(ClosureError):
+    """Only a run can tell what the kernel needs; importing its file as a whole may do."""
+
+
 class ToolchainError(KilnError):
     """A tool is missing or is not what the build needs."""
 

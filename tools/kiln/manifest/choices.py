@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.compound_types import Key, ListOf, MapOf, OneOrMore, Section
+from kiln.manifest.constant_types import Constant
+from kiln.manifest.constants import Value, same, written
 from kiln.manifest.expression import RESERVED_NAMES
-from kiln.manifest.model import Block, Exclusion, Value
-from kiln.manifest.value_types import Integer, Key, ListOf, Literal, MapOf, OneOrMore, Section, Text, wrong
+from kiln.manifest.model import Block, Exclusion
+from kiln.manifest.value_types import Integer, Text, wrong
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import List, Map, Node, Scalar
+
+AUTOTUNE = "autotune"
+"""what stands for the configurations of the function's own `@triton.autotune`"""
 
 BLOCK_CONSTANT = "BLOCK_SIZE"
 """the constexpr parameter that a block which is an integer sets"""
@@ -20,13 +26,13 @@ BLOCK_CONSTANT = "BLOCK_SIZE"
 OWN_WORDS = ("dtype", "block", "tag")
 """what names of constants and axes would be taken for"""
 
-_TAG = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
-_TAG_RULE = "letters and digits, with single underscores between them, all ASCII"
+TAG = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
+TAG_RULE = "letters and digits, with single underscores between them, all ASCII"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """A list of integers, or of maps that all set the same constants."""
+    """A list of integers, or of maps that all set the same constants, or a word for those that the source lists."""
 
     options: Mapping[str, Key]
     """the compiler options: any other key of a map is a constant"""
@@ -34,12 +40,17 @@ class Blocks:
     number = Integer(minimum=1, maximum=2**31 - 1)
     words = (
         f"a list of values, each {number.words}, or each a map of constants and compiler options "
-        "({BLOCK_M: 128, BLOCK_N: 64, num_warps: 8})"
+        f"({{BLOCK_M: 128, BLOCK_N: 64, num_warps: 8}}); or the word {AUTOTUNE}"
     )
 
-    def read(self, node: Node, what: str) -> tuple[Block, ...]:
+    def read(self, node: Node, what: str) -> tuple[Block, ...] | None:
+        """None: those of the function's own `@triton.autotune`, which the loader reads."""
+        if isinstance(node, Scalar) and node.text == AUTOTUNE:
+            return None
         if not isinstance(node, List) or not node.items:
             remedy = "put brackets around it, for a list of one" if isinstance(node, Map) or _is_number(node) else None
+            if isinstance(node, Scalar) and remedy is None:
+                remedy = did_you_mean(node.text, [AUTOTUNE])
             raise wrong(node, what, self.words, "list at least one" if isinstance(node, List) else remedy)
         maps = [isinstance(item, Map) for item in node.items]
         if any(maps) and not all(maps):
@@ -81,12 +92,12 @@ class Blocks:
         for entry in node.entries:
             name, path = entry.key.text, f"{what}.{entry.key.text}"
             if name == "tag":
-                tag = Text(words="text for names, such as 128x64", check=_check_tag).read(entry.value, path)
+                tag = Text(words="text for names, such as 128x64", check=check_tag).read(entry.value, path)
             elif name in self.options:
                 options.append(entry)
             else:
                 check_variable(name, entry.key.position, f"a constant in `{what}`")
-                constants[name] = Literal().read(entry.value, path)
+                constants[name] = Constant().read(entry.value, path)
         positions = {entry.key.text: entry.key.position for entry in node.entries}
         if first is not None:
             constants = self._like_the_first(constants, first, node.position, positions, what)
@@ -133,12 +144,13 @@ def _is_number(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text.isascii() and node.text.isdigit()
 
 
-def _check_tag(text: str, position: Position, what: str) -> None:
-    if _TAG.fullmatch(text) is None:
+def check_tag(text: str, position: Position, what: str) -> None:
+    """Refuse what cannot be a part of names. Raises ManifestError at `position`."""
+    if TAG.fullmatch(text) is None:
         raise ManifestError(
             f"{show(text)} cannot be `{what}`: it becomes a part of names",
             where=position,
-            expected=_TAG_RULE,
+            expected=TAG_RULE,
             actual=show(text),
             remedy="choose another, such as 128x64",
         )
@@ -147,12 +159,12 @@ def _check_tag(text: str, position: Position, what: str) -> None:
 def _make_tag(constants: Mapping[str, Value], position: Position, what: str) -> str:
     """The values of the constants with an x between them: 128x64."""
     tag = "x".join(word_of(value) for value in constants.values())
-    if _TAG.fullmatch(tag) is None:
+    if TAG.fullmatch(tag) is None:
         raise ManifestError(
             f"`{what}` needs a tag: " + ("its values make none" if constants else "it sets no constant to make one of"),
             where=position,
-            expected=f"a `tag` for the block's names, {_TAG_RULE}",
-            actual=show(tag) if constants else "options alone",
+            expected=f"a `tag` for the block's names, {TAG_RULE}",
+            actual=", ".join(f"{name}: {written(value)}" for name, value in constants.items()) or "options alone",
             remedy="add `tag: ` and a word",
         )
     return tag
@@ -173,13 +185,13 @@ def _check_tags(blocks: Sequence[Block], what: str) -> None:
 
 
 def word_of(value: Value) -> str:
-    """How a value stands in names: 1 and 0 for true and false, others as they are written."""
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    """How a value stands in names: 1 and 0 for true and false, integers and texts as they are written.
 
-
-def written(value: Value) -> str:
-    """A value as kernels.yaml has it, for messages: true, 64, 'relu'."""
-    return str(value).lower() if isinstance(value, bool) else show(value) if isinstance(value, str) else str(value)
+    What has no such word, as null and a dtype, gives one that no name can hold.
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    return "~" if value is None else value if isinstance(value, str) else written(value)
 
 
 def check_variable(name: str, position: Position, what: str) -> None:
@@ -209,18 +221,18 @@ class AxisValues:
     """The values of an axis: a list, or a map that gives each a word for names."""
 
     words = (
-        "a list of integers, of texts, or of true and false; or a map that gives each value a word for names "
-        "({causal: true, full: false})"
+        "a list of integers, of texts, or of true and false; or a map that gives each value, of the types that "
+        "`constants` takes, a word for names ({causal: true, full: false})"
     )
 
     def read(self, node: Node, what: str) -> dict[str, Value]:
         """What stands for each value in names -> the value, in order."""
         if isinstance(node, List) and node.items:
-            listed = [(item.position, None, Literal().read(item, f"{what}[{i}]")) for i, item in enumerate(node.items)]
-            entries = [(position, word_of(value), value) for position, _, value in listed]
+            values = [Constant().read(item, f"{what}[{index}]") for index, item in enumerate(node.items)]
+            entries = [(item.position, word_of(value), value) for item, value in zip(node.items, values, strict=True)]
         elif isinstance(node, Map) and node.entries:
             entries = [
-                (entry.key.position, entry.key.text, Literal().read(entry.value, f"{what}.{entry.key.text}"))
+                (entry.key.position, entry.key.text, Constant().read(entry.value, f"{what}.{entry.key.text}"))
                 for entry in node.entries
             ]
         else:
@@ -232,28 +244,30 @@ class AxisValues:
         return found
 
     def _check(self, position: Position, word: str, value: Value, before: Mapping[str, Value], what: str) -> None:
-        if _TAG.fullmatch(word) is None:
+        if TAG.fullmatch(word) is None:
             raise ManifestError(
                 f"a value of `{what}` cannot stand in names",
                 where=position,
-                expected=_TAG_RULE,
-                actual=show(word),
+                expected=TAG_RULE,
+                actual=written(value) if word == word_of(value) else show(word),
                 remedy=f"give each value a word, as in {{low: {written(value)}}}"
                 if word == word_of(value)
                 else "use another word",
             )
-        kinds = {type(other) for other in before.values()}
-        if kinds and type(value) not in kinds:
+        # None beside another type is how Python says that something is left out.
+        other = next((other for other in before.values() if other is not None), value)
+        if value is not None and type(value) is not type(other):
             raise ManifestError(
                 f"`{what}` mixes values of different types",
                 where=position,
                 expected="values of one type",
-                actual=f"{written(value)} beside {written(next(iter(before.values())))}",
+                actual=f"{written(value)} beside {written(other)}",
                 remedy="make two axes of them, or two kernels",
             )
-        if word.lower() in {other.lower() for other in before} or value in before.values():
+        is_taken = word.lower() in {other.lower() for other in before}
+        if is_taken or any(same(value, other) for other in before.values()):
             raise ManifestError(
-                f"`{what}` holds {show(word)} twice",
+                f"`{what}` holds {show(word) if is_taken else written(value)} twice",
                 where=position,
                 expected="values and words that all differ, in more than upper and lower case",
                 actual=written(value),
@@ -265,7 +279,7 @@ class AxisValues:
 class Exclusions:
     """The variants that are not built. What the keys and values mean is checked with the kernel: `exclude`."""
 
-    entry = MapOf(key=Text(words="dtype, block, an axis or a constant of the blocks"), value=OneOrMore(item=Literal()))
+    entry = MapOf(key=Text(words="dtype, block, an axis or a constant of the blocks"), value=OneOrMore(item=Constant()))
     words = f"a list of maps, each {entry.words}"
 
     def read(self, node: Node, what: str) -> tuple[Exclusion, ...]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from kiln.errors import ManifestError, did_you_mean
-from kiln.manifest.choices import written
-from kiln.manifest.model import Block, Exclusion, Kernel, Value
+from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.constants import same, written
+from kiln.manifest.from_source import main_dtype
+from kiln.manifest.model import Block, Exclusion, Kernel, TableRow, Value
+from kiln.manifest.pattern import fill
 from kiln.manifest.wording import show
 
 
@@ -21,6 +23,12 @@ class Combination:
     block: Block
     words: Mapping[str, str]
     """placeholder of a pattern -> what stands for it"""
+    name: str
+    group: str
+    signature: str
+    """every placeholder filled, as in the two above"""
+    declared: Position | None = None
+    """where, when that is a row of a function table and not the kernel's own patterns"""
 
 
 def combine(kernel: Kernel) -> list[Combination]:
@@ -29,22 +37,46 @@ def combine(kernel: Kernel) -> list[Combination]:
     Raises ManifestError for an entry of `exclude` that names what the kernel does not have or matches nothing, and when
     nothing is left.
     """
+    if kernel.rows:
+        return [_row(row, block) for row, block in zip(kernel.rows, kernel.blocks, strict=True)]
     every = [
-        Combination(
-            dtype=dtype,
-            axes={name: value for name, (_, value) in zip(kernel.axes, chosen, strict=True)},
-            block=block,
-            words={
-                "dtype": dtype,
-                "block": block.tag,
-                **{name: word for name, (word, _) in zip(kernel.axes, chosen, strict=True)},
-            },
-        )
+        _combination(kernel, dtype, chosen, block)
         for dtype in kernel.dtypes
         for chosen in product(*(values.items() for values in kernel.axes.values()))
         for block in kernel.blocks
     ]
     return _keep(kernel, every) if kernel.exclude else every
+
+
+def _combination(kernel: Kernel, dtype: str, chosen: Sequence[tuple[str, Value]], block: Block) -> Combination:
+    words = {
+        "dtype": dtype,
+        "block": block.tag,
+        **{name: word for name, (word, _) in zip(kernel.axes, chosen, strict=True)},
+    }
+    return Combination(
+        dtype=dtype,
+        axes={name: value for name, (_, value) in zip(kernel.axes, chosen, strict=True)},
+        block=block,
+        words=words,
+        name=fill(kernel.name, words),
+        group=fill(kernel.group, words),
+        signature=fill(kernel.signature, words),
+    )
+
+
+def _row(row: TableRow, block: Block) -> Combination:
+    dtype = main_dtype(row.signature)
+    return Combination(
+        dtype=dtype,
+        axes={},
+        block=block,
+        words={"dtype": dtype, "block": block.tag},
+        name=row.name,
+        group=row.group,
+        signature=row.signature,
+        declared=row.position,
+    )
 
 
 def _keep(kernel: Kernel, combinations: Sequence[Combination]) -> list[Combination]:
@@ -88,7 +120,7 @@ def _same(name: str, own: Value, given: Value) -> bool:
     """Whether a value is meant: true is not 1. A block's tag may look like a number: 128."""
     if name == "block" and type(given) is int:
         return own == str(given)
-    return type(own) is type(given) and own == given
+    return same(own, given)
 
 
 def _check_words(kernel: Kernel) -> None:

@@ -57,8 +57,14 @@ _ALIASES = {
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
     **dict.fromkeys(("e4m3", "e4m3fn", "float8_e4m3fn", "float8e4nv"), "fp8e4nv"),
     **dict.fromkeys(("e5m2", "float8_e5m2", "float8e5"), "fp8e5"),
-    "bool": "i1",
+    **dict.fromkeys(("bool", "u1"), "i1"),
 }
+
+
+def dtype_called(word: str) -> str | None:
+    """fp16 for float16, half and fp16 itself; None for what is no word for a dtype."""
+    meant = _ALIASES.get(word.lower(), word.lower())
+    return meant if meant in DTYPES else None
 
 
 def suggest_dtype(word: str, choices: Collection[str] = tuple(DTYPES)) -> str | None:

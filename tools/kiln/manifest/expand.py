@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.combinations import Combination, combine
+from kiln.manifest.constants import DTypeConstant, Value, fill_dtypes
 from kiln.manifest.expression import Expression
-from kiln.manifest.model import Image, Kernel, Value, Variant
+from kiln.manifest.model import Image, Kernel, PromiseSet, Variant
 from kiln.manifest.names import check_name, fold
-from kiln.manifest.pattern import fill, placeholders
+from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import OPTIONS
 from kiln.manifest.signature import Signature, parse_signature
 from kiln.manifest.value_types import Either
@@ -24,30 +25,33 @@ def expand_variants(kernels: Iterable[Kernel]) -> tuple[Variant, ...]:
     """
     variants = tuple(variant for kernel in kernels for variant in _expand_kernel(kernel))
     _check_variant_names(variants)
+    _check_bases(variants)
     _check_groups(variants)
     return variants
 
 
 def expand_images(variants: Iterable[Variant]) -> tuple[Image, ...]:
     """All images: each variant's targets in order."""
-    return tuple(Image(variant=variant, target=target) for variant in variants for target in variant.kernel.targets)
+    return tuple(Image(variant=variant, target=target) for variant in variants for target in variant.targets)
 
 
 def _expand_kernel(kernel: Kernel) -> Iterator[Variant]:
     _check_expressions(kernel)
     signatures: dict[str, Signature] = {}
     for combination in combine(kernel):
-        text = fill(kernel.signature, combination.words)
+        text = combination.signature
         if text not in signatures:
-            signatures[text] = parse_signature(text, _position(kernel, "signature"))
-        yield _make_variant(kernel, combination, signatures[text])
+            signatures[text] = parse_signature(text, combination.declared or _position(kernel, "signature"))
+        for promises in kernel.promises:
+            yield _make_variant(kernel, combination, signatures[text], promises)
 
 
-def _make_variant(kernel: Kernel, combination: Combination, signature: Signature) -> Variant:
+def _make_variant(kernel: Kernel, combination: Combination, signature: Signature, promises: PromiseSet) -> Variant:
     block = combination.block
-    name, group = fill(kernel.name, combination.words), fill(kernel.group, combination.words)
-    check_name(name, _position(kernel, "name"), "a variant's name")
-    check_name(group, _position(kernel, "group"), "a group's name")
+    base, group = combination.name, combination.group
+    name = f"{base}_{promises.tag}" if promises.tag else base
+    check_name(name, combination.declared or _position(kernel, "name"), "a variant's name")
+    check_name(group, combination.declared or _position(kernel, "group"), "a group's name")
     values = _integers({**combination.axes, **block.constants, **_literals(kernel)})
     if block.is_integer:
         values["block"] = int(block.tag)
@@ -56,27 +60,42 @@ def _make_variant(kernel: Kernel, combination: Combination, signature: Signature
         constants[constant] = declared.evaluate(values) if isinstance(declared, Expression) else declared
     return Variant(
         id=name,
+        base=base,
+        promises=promises,
         kernel=kernel,
         dtype=combination.dtype,
         block=block.tag,
-        axes=combination.axes,
+        axes=_filled(kernel, combination, combination.axes),
         group=group,
         signature=signature,
-        constants=constants,
+        constants=_filled(kernel, combination, constants),
         options=_options(kernel, combination, values | _integers(constants)),
+        targets=kernel.targets if block.targets is None else block.targets,
     )
 
 
-def _options(kernel: Kernel, combination: Combination, values: Mapping[str, int]) -> dict[str, Value]:
+def _options(kernel: Kernel, combination: Combination, values: Mapping[str, int]) -> dict[str, int]:
     """The block's own over the kernel's, in the order of the table of options."""
     merged = {**kernel.options, **combination.block.options}
-    options: dict[str, Value] = {}
+    options: dict[str, int] = {}
     for option, known in OPTIONS.items():
         if option in merged:
             assert isinstance(known.type, Either)
             what = f"kernels.{kernel.key}.options.{option}"
             options[option] = known.type.resolve(merged[option], values, what)
     return options
+
+
+def _filled(kernel: Kernel, combination: Combination, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Constants or axes, with the names of dtypes among them filled in."""
+    filled = dict(values)
+    for name, value in values.items():
+        if isinstance(value, tuple | DTypeConstant):
+            own = combination.block.positions.get(name, combination.block.position)
+            places = (f"axes.{name}", f"constants.{name}")
+            where = next((kernel.positions[place] for place in places if place in kernel.positions), own)
+            filled[name] = fill_dtypes(value, combination.words, where, f"{name} of {combination.name}")
+    return filled
 
 
 def _literals(kernel: Kernel) -> dict[str, Value]:
@@ -104,10 +123,20 @@ def _check_expressions(kernel: Kernel) -> None:
     for options, what in (
         (kernel.options, f"kernels.{kernel.key}.options"),
         *((block.options, f"kernels.{kernel.key}.blocks[{index}]") for index, block in enumerate(kernel.blocks)),
+        *_cuda_expressions(kernel),
     ):
         for name, option in options.items():
             if isinstance(option, Expression):
                 _check_names(option, values, f"{what}.{name}", kernel)
+
+
+def _cuda_expressions(kernel: Kernel) -> list[tuple[Mapping[str, Value | Expression], str]]:
+    if kernel.cuda is None:
+        return []
+    launch: dict[str, Value | Expression] = {"threads": kernel.cuda.threads}
+    if kernel.cuda.shared is not None:
+        launch["shared"] = kernel.cuda.shared
+    return [(launch, f"kernels.{kernel.key}"), (kernel.cuda.defines, f"kernels.{kernel.key}.defines")]
 
 
 def _check_names(expression: Expression, values: Mapping[str, list[Value]], what: str, kernel: Kernel) -> None:
@@ -137,6 +166,12 @@ def _position(kernel: Kernel, key: str) -> Position:
     return kernel.positions.get(key, kernel.position)
 
 
+def _declared(variant: Variant, key: str) -> Position:
+    """Where a variant's name or group comes from: a row of a function table, or the kernel's own pattern."""
+    row = next((row for row in variant.kernel.rows if row.name == variant.block), None)
+    return row.position if row is not None else _position(variant.kernel, key)
+
+
 def _check_variant_names(variants: Iterable[Variant]) -> None:
     seen: dict[str, Variant] = {}
     for variant in variants:
@@ -145,17 +180,37 @@ def _check_variant_names(variants: Iterable[Variant]) -> None:
             continue
         if first.kernel is variant.kernel:
             makers, remedy = f"kernel '{variant.kernel.key}' twice", _missing_placeholder(first, variant)
+        elif variant.kernel.rows:
+            makers = f"kernels '{first.kernel.key}' and '{variant.kernel.key}'"
+            remedy = "give the row another name, or rename the other kernel's variants"
         else:
             makers = f"kernels '{first.kernel.key}' and '{variant.kernel.key}'"
             remedy = f"start `name` of '{variant.kernel.key}' with another word, such as {variant.kernel.key}_"
         alike = "" if first.id == variant.id else f", which equals '{first.id}' but for upper and lower case"
         raise ManifestError(
             f"'{variant.id}' is the name of two variants, of {makers}{alike}",
-            where=_position(variant.kernel, "name"),
+            where=_declared(variant, "name"),
             expected="names that differ in more than upper and lower case",
             actual=f"{_described(first)}, and {_described(variant)}",
             remedy=remedy,
         )
+
+
+def _check_bases(variants: Sequence[Variant]) -> None:
+    """What variants that differ by promises share is named by their base: it is no name of anything else."""
+    names = {fold(variant.id): variant for variant in variants}
+    for variant in variants:
+        if variant.base == variant.id:
+            continue
+        other = names.setdefault(fold(variant.base), variant)
+        if other.kernel is not variant.kernel or other.base != variant.base:
+            raise ManifestError(
+                f"'{variant.base}', which '{variant.id}' is called without its promises, is the name of something else",
+                where=_position(variant.kernel, "name"),
+                expected="names without promises that no other kernel uses, whatever the case",
+                actual=f"'{other.id}' of kernel '{other.kernel.key}'",
+                remedy=f"start `name` of '{variant.kernel.key}' with another word, such as {variant.kernel.key}_",
+            )
 
 
 def _choices(variant: Variant) -> dict[str, Value]:
@@ -167,6 +222,8 @@ def _described(variant: Variant) -> str:
 
 
 def _missing_placeholder(first: Variant, second: Variant) -> str:
+    if first.kernel.rows:
+        return "give each row of the function table a name of its own"
     used, other = placeholders(first.kernel.name), _choices(second)
     missing = [f"{{{name}}}" for name, value in _choices(first).items() if value != other[name] and name not in used]
     if missing:
@@ -176,18 +233,20 @@ def _missing_placeholder(first: Variant, second: Variant) -> str:
 
 def _check_groups(variants: Sequence[Variant]) -> None:
     """A group becomes one function beside those of the variants, with one list of arguments."""
-    names = {fold(variant.id): variant for variant in variants}
+    names = {fold(name): variant for variant in variants for name in (variant.base, variant.id)}
     seen: dict[str, Variant] = {}
     for variant in variants:
-        where = _position(variant.kernel, "group")
+        where = _declared(variant, "group")
         same = names.get(fold(variant.group))
         if same is not None:
             raise ManifestError(
                 f"the group '{variant.group}' has the name of a variant, '{same.id}' of kernel '{same.kernel.key}'",
                 where=where,
                 expected="names of groups that no variant has, whatever the case",
-                actual=f"group: {variant.kernel.group}, name: {same.kernel.name}",
-                remedy="add {block} to `name`, or give the kernel another `group`",
+                actual=f"group: {variant.kernel.group or variant.group}, name: {same.kernel.name}",
+                remedy="give the row another name, or another group"
+                if variant.kernel.rows
+                else "add {block} to `name`, or give the kernel another `group`",
             )
         first = seen.setdefault(fold(variant.group), variant)
         if first.group != variant.group:
@@ -204,9 +263,11 @@ def _check_groups(variants: Sequence[Variant]) -> None:
                 where=where,
                 expected=f"the types of '{first.id}': {first.signature.text}",
                 actual=variant.signature.text,
-                remedy="add {dtype}, or the axis that they differ by, to `group`, or give a kernel another group",
+                remedy="give one of the rows another group"
+                if variant.kernel.rows
+                else "add {dtype}, or the axis that they differ by, to `group`, or give a kernel another group",
             )
 
 
-def _types(signature: Signature) -> list[str]:
-    return [item.type for item in signature.items]
+def _types(signature: Signature) -> list[tuple[str, tuple[int, ...]]]:
+    return [(item.type, item.path) for item in signature.items]

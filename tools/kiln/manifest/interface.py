@@ -10,13 +10,21 @@ from kiln.manifest.model import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One argument that a caller passes, in order."""
+    """One argument that a caller passes, in order; the members of a tuple are arguments of their own."""
 
     name: str
+    """of the function's parameter; of a tuple's member with its place in it: `sizes_0`, `sizes_1_2`"""
     type: str
     """`*fp16` or `i32`"""
     promise: int | None
     """16, 1 or None; an argument with promise 1 is folded and has no parameter in the image"""
+    path: tuple[int, ...] = ()
+    """the place in the tuple that the parameter is, (1, 2) for `sizes_1_2`; () for a parameter that is no tuple"""
+
+    @property
+    def parameter(self) -> str:
+        """The function's parameter that it is, or is a member of."""
+        return self.name.removesuffix("".join(f"_{index}" for index in self.path))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +33,8 @@ class Interface:
 
     arguments: tuple[Argument, ...]
     constants: Mapping[str, Value]
-    """constexpr parameter -> value, in the order of the function's parameters, without those left to their default"""
+    """Constexpr parameter -> value, in the order of the function's parameters, without those left to their default.
+    The parameters of a function that makes the kernel come after them."""
     axes: Mapping[str, Value] = field(default_factory=dict)
     """the axes that set no parameter: expressions know them, and the image does not"""
 

@@ -11,24 +11,22 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
-from kiln.manifest.choices import AxisValues, Blocks, Exclusions
-from kiln.manifest.schema import TOP
+from kiln.manifest.choices import AUTOTUNE, AxisValues, Blocks, Exclusions
+from kiln.manifest.compound_types import Key, ListOf, MapOf, OneOrMore, Section
+from kiln.manifest.constant_types import FORMS, Constant, ConstantOrComputed
+from kiln.manifest.promises import PromiseSets
+from kiln.manifest.schema import INCLUDED, TOP
 from kiln.manifest.value_types import (
     INT64,
     Boolean,
     Computed,
     Either,
     Integer,
-    Key,
-    ListOf,
     Literal,
-    LiteralOrComputed,
-    MapOf,
     Number,
-    OneOrMore,
     Pattern,
-    Section,
     Text,
+    TextOrNothing,
     Word,
 )
 
@@ -42,10 +40,14 @@ Schema = dict[str, Any]
 
 def json_schema() -> str:
     """The schema file's text, ending with a newline."""
+    own = [name for name, key in TOP.items() if key.required and name not in INCLUDED]
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "kernels.yaml",
         **schema_of(Section(keys=TOP)),
+        # Files that others include have this schema, too: they lack what only the first file says, all of it.
+        "required": [name for name, key in INCLUDED.items() if key.required and not key.unless],
+        "dependencies": {name: [other for other in own if other != name] for name in own},
     }
     return json.dumps(schema, indent=1, ensure_ascii=True) + "\n"
 
@@ -83,6 +85,11 @@ def _(kind: Text | Pattern) -> Schema:
 
 
 @schema_of.register
+def _(kind: TextOrNothing) -> Schema:
+    return {"type": ["string", "null"]}
+
+
+@schema_of.register
 def _(kind: Word) -> Schema:
     return {"enum": list(kind.choices)}
 
@@ -104,8 +111,18 @@ def _(kind: Literal) -> Schema:
 
 
 @schema_of.register
-def _(kind: LiteralOrComputed) -> Schema:
-    return {"anyOf": [schema_of(Literal()), schema_of(kind.section)]}
+def _(kind: Constant) -> Schema:
+    """Members of lists are left to the reader: lists may hold lists, and a schema within the schema cannot say so."""
+    return {"anyOf": [{"type": ["boolean", "number", "string", "null", "array"]}, _form(FORMS)]}
+
+
+@schema_of.register
+def _(kind: ConstantOrComputed) -> Schema:
+    return {"anyOf": [schema_of(Constant()), _form({"expression": kind.expression})]}
+
+
+def _form(keys: Mapping[str, Key]) -> Schema:
+    return {**schema_of(Section(keys=keys)), "minProperties": 1, "maxProperties": 1}
 
 
 @schema_of.register(OneOrMore)
@@ -128,11 +145,15 @@ def _(kind: MapOf[Any]) -> Schema:
 
 @schema_of.register
 def _(kind: Section) -> Schema:
-    required = [name for name, key in kind.keys.items() if key.required]
+    required = [name for name, key in kind.keys.items() if key.required and not key.unless]
+    alternatives = [
+        _alternative(kind.keys, unless) for unless in dict.fromkeys(key.unless for key in kind.keys.values()) if unless
+    ]
     return {
         "type": "object",
         "properties": _properties(kind.keys),
         **({"required": required} if required else {}),
+        **({"allOf": alternatives} if alternatives else {}),
         "additionalProperties": False,
     }
 
@@ -143,19 +164,36 @@ def _(kind: Blocks) -> Schema:
     block = {
         "type": "object",
         "properties": {"tag": tag, **_properties(kind.options)},
-        "additionalProperties": schema_of(Literal()),
+        "additionalProperties": schema_of(Constant()),
     }
-    return {"anyOf": [{**_list(schema_of(kind.number)), "uniqueItems": True}, _list(block)]}
+    return {"anyOf": [{**_list(schema_of(kind.number)), "uniqueItems": True}, _list(block), {"const": AUTOTUNE}]}
 
 
 @schema_of.register
 def _(kind: AxisValues) -> Schema:
-    return {"anyOf": [_list(schema_of(Literal())), _map(schema_of(Literal()), 1)]}
+    return {"anyOf": [_list(schema_of(Constant())), _map(schema_of(Constant()), 1)]}
+
+
+@schema_of.register
+def _(kind: PromiseSets) -> Schema:
+    tag = {"type": "string", "description": "what the names of its variants end with"}
+    return _list({"type": "object", "properties": {"tag": tag}, "additionalProperties": {"enum": [1, 16]}})
 
 
 @schema_of.register
 def _(kind: Exclusions) -> Schema:
     return _list({**schema_of(kind.entry), "minProperties": 1})
+
+
+def _alternative(keys: Mapping[str, Key], unless: tuple[str, ...]) -> Schema:
+    """With one of `unless`, the keys that it stands in place of are refused; without, the needed ones are asked for."""
+    own = {name: key for name, key in keys.items() if key.unless == unless}
+    refused = [{"required": [name]} for name, key in own.items() if not key.beside]
+    return {
+        "if": {"anyOf": [{"required": [name]} for name in unless]},
+        "then": {"not": {"anyOf": refused}} if refused else {},
+        "else": {"required": [name for name, key in own.items() if key.required]},
+    }
 
 
 def _list(item: Schema) -> Schema:

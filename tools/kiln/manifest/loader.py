@@ -2,156 +2,152 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.cuda import read_cuda
 from kiln.manifest.expand import expand_images, expand_variants
 from kiln.manifest.expression import Expression, parse_expression
-from kiln.manifest.model import Kernel, Manifest
+from kiln.manifest.files import ManifestFile, entries_of, read_files, with_defaults
+from kiln.manifest.from_source import (
+    Place,
+    SourceReader,
+    autotuned_blocks,
+    main_dtype,
+    rows_of,
+    table_blocks,
+)
+from kiln.manifest.model import Block, Kernel, Manifest, TableRow, Variant
 from kiln.manifest.names import fold
-from kiln.manifest.paths import find_file
 from kiln.manifest.pattern import check_pattern
-from kiln.manifest.schema import KERNEL, OPTIONS, TOP, VERSION
-from kiln.manifest.value_types import Key, Section
+from kiln.manifest.schema import KERNEL, OPTIONS, check_python_function
+from kiln.manifest.sources import Folders, check_roots, find_source
 from kiln.manifest.wording import show
-from kiln.manifest.yaml_nodes import Entry, List, Map, Node, Scalar, describe
-from kiln.manifest.yaml_tree import MAX_BYTES, read_yaml
+from kiln.manifest.yaml_nodes import Entry, List
 
 MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
 
-_OF_KERNELS = ("source", "function")
-"""keys that a map has which is meant as a kernel"""
 
-_OTHER_VERSION = re.compile(r"[0-9]{1,9}")
-
-
-def load(path: Path) -> Manifest:
-    """Read and check the manifest at `path`.
+def load(path: Path, reader: SourceReader | None = None) -> Manifest:
+    """Read and check the manifest at `path`; `reader` gives what it leaves to source files, None refuses that.
 
     Positions name the file as `path` is given. Raises ManifestError at the first thing that is wrong; it is complete
-    but for what other files say: targets are names still, and nothing has looked into a kernel's source.
+    but for what other files say: targets are names still, and nothing has looked into a kernel's source but for its
+    configurations or its function table. Raises ClosureError for one of these that cannot be told.
     """
-    file = str(path)
-    root = read_yaml(_read_bytes(path), file)
-    _check_version(root)
-    _check_indentation(root)
-    top = _with_defaults(Section(keys=TOP).read(root, ""), TOP)
-    entries = _entries(root)
-    targets = entries["targets"].value
-    assert isinstance(targets, List)
-    absolute = path.absolute()
-    target_positions = {name: item.position for name, item in zip(top["targets"], targets.items, strict=True)}
-    kernels = _read_kernels(top, entries["kernels"].value, absolute.parent)
+    files = read_files(path)
+    top = files[0].values
+    absolute = files[0].path
+    target_positions = dict(zip(top["targets"], files[0].item_positions("targets"), strict=True))
+    check_roots(top["roots"], dict(zip(top["roots"], files[0].item_positions("roots"), strict=True)), absolute.parent)
+    kernels = _read_kernels(files, reader)
     _check_count(kernels)
-    _check_targets(kernels, target_positions)
     variants = expand_variants(kernels)
+    _check_targets(variants, target_positions)
     return Manifest(
         path=absolute,
-        position=root.position,
+        files=tuple(file.path for file in files),
+        position=files[0].position,
         library=top["library"],
         targets=top["targets"],
         target_positions=target_positions,
         host=top["host"],
+        roots=top["roots"],
+        environment=top["environment"],
+        build=top["build"],
         kernels=kernels,
         variants=variants,
         images=expand_images(variants),
     )
 
 
-def _read_bytes(path: Path) -> bytes:
-    """The file's bytes, and one more than is allowed of a large one: its size is an error with a position."""
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ManifestError(
-            "the manifest does not exist",
-            where=str(path),
-            expected="a file that declares kernels",
-            actual="nothing there",
-            remedy="run Kiln in the folder of kernels.yaml, correct the path, or start a project with `kiln init DIR`",
-        ) from None
-    except OSError as error:
-        raise ManifestError("the manifest cannot be read", where=str(path), actual=error.strerror) from None
-
-
-def _check_version(root: Node) -> None:
-    """A file of another version may have other keys, so its version is what to tell first."""
-    version = _entries(root).get("version") if isinstance(root, Map) else None
-    if version is None or not isinstance(version.value, Scalar) or not _OTHER_VERSION.fullmatch(version.value.text):
-        return
-    if int(version.value.text) != VERSION:
-        raise ManifestError(
-            "the file has another version than this Kiln reads",
-            where=version.value.position,
-            expected=f"version {VERSION}",
-            actual=f"version {version.value.text}",
-            remedy="use the Kiln that the file was written for, or rewrite it",
-        )
-
-
-def _check_indentation(root: Node) -> None:
-    """A kernel that stands beside `kernels`, not in it, is told apart from other unknown keys."""
-    for name, entry in _entries(root).items() if isinstance(root, Map) else ():
-        if (
-            name not in TOP
-            and isinstance(entry.value, Map)
-            and not _entries(entry.value).keys().isdisjoint(_OF_KERNELS)
-        ):
-            raise ManifestError(
-                f"unknown key {show(name)} in the file",
-                where=entry.key.position,
-                expected=f"keys among {', '.join(TOP)}",
-                actual=f"{show(name)}, {describe(entry.value)}",
-                remedy="it looks like a kernel: indent it under `kernels:`",
-            )
-
-
-def _read_kernels(top: Mapping[str, Any], node: Node, root: Path) -> tuple[Kernel, ...]:
-    entries = _entries(node)
-    seen: dict[str, str] = {}
+def _read_kernels(files: Sequence[ManifestFile], reader: SourceReader | None) -> tuple[Kernel, ...]:
+    seen: dict[str, tuple[str, Position]] = {}
     kernels = []
-    for key, values in top["kernels"].items():
-        first = seen.setdefault(fold(key), key)
-        if first != key:
-            raise ManifestError(
-                f"the kernels '{first}' and '{key}' differ in upper and lower case only",
-                where=entries[key].key.position,
-                expected="names that differ in more than case",
-                actual=f"the first is at line {entries[first].key.position.line}",
-                remedy="rename one of them",
-            )
-        kernels.append(_read_kernel(key, entries[key], values, top, root))
+    for file in files:
+        entries = entries_of(file.entries["kernels"].value) if "kernels" in file.entries else {}
+        for key, values in (file.values["kernels"] or {}).items():
+            position = entries[key].key.position
+            first, place = seen.setdefault(fold(key), (key, position))
+            if place is not position:
+                raise ManifestError(
+                    f"the kernel '{key}' is declared twice"
+                    if first == key
+                    else f"the kernels '{first}' and '{key}' differ in upper and lower case only",
+                    where=position,
+                    expected="names that differ in more than case",
+                    actual=f"the first is at {place}",
+                    remedy="rename one of them",
+                )
+            kernels.append(_read_kernel(key, entries[key], values, file, files[0], reader))
     return tuple(kernels)
 
 
-def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], top: Mapping[str, Any], root: Path) -> Kernel:
-    values = _with_defaults(given, KERNEL)
-    entries = _entries(entry.value)
+def _read_kernel(
+    key: str,
+    entry: Entry,
+    given: Mapping[str, Any],
+    file: ManifestFile,
+    first: ManifestFile,
+    reader: SourceReader | None,
+) -> Kernel:
+    values = with_defaults(given, KERNEL)
+    entries = entries_of(entry.value)
     position = entry.key.position
+    top = first.values
+    targets = _narrow_targets(key, values["targets"], entries, top["targets"])
+    word = "function_table" if values["function_table"] is not None else "source"
+    folders = Folders(top=first.path.parent, own=file.folder, roots=top["roots"])
+    places = {name: own.value.position for name, own in entries.items()}
+    cuda = read_cuda(key, values, entries)
+    if cuda is None and "function" in entries:
+        check_python_function(values["function"], places["function"])
+    source = find_source(word, values, places, f"kernels.{key}", folders)
+    place = Place(
+        source=source.path,
+        root=folders.top,
+        roots=folders.roots,
+        environment=top["environment"],
+        where=source.position,
+    )
+    values["source"] = source.name
+    rows: tuple[TableRow, ...] = ()
+    known = dict(zip(top["targets"], first.item_positions("targets"), strict=True))
+    asked = {name: known[name] for name in targets}
+    if word == "function_table":
+        rows = _read_table(key, values, place, reader, asked)
+    elif values["blocks"] is None:
+        place = dataclasses.replace(place, where=entries["blocks"].value.position)
+        values["blocks"] = _read_autotune(key, values["function"], place, reader, asked)
     _check_tolerance(values, entries)
     positions = {name: own.key.position for name, own in entries.items()}
     for section in ("constants", "axes", "inputs"):
         if section in entries:
-            named = _entries(entries[section].value)
+            named = entries_of(entries[section].value)
             positions |= {f"{section}.{name}": own.key.position for name, own in named.items()}
+    if values["problems"]:
+        problems = entries["problems"].value
+        assert isinstance(problems, List)
+        for index, problem in enumerate(problems.items):
+            positions |= {f"problems.{index}.{name}": own.key.position for name, own in entries_of(problem).items()}
     _check_variables(values, positions)
     for name, allowed in (("name", ("dtype", "block")), ("group", ("dtype", "block")), ("signature", ("dtype",))):
         if name in entries:
             check_pattern(values[name], (*allowed, *values["axes"]), entries[name].value.position)
     if values["reference"] is not None:
-        file = values["reference"].rpartition(":")[0]
-        find_file(root, file, entries["reference"].value.position, f"kernels.{key}.reference")
+        path, _, function = values["reference"].rpartition(":")
+        folders.find(path, places["reference"], f"kernels.{key}.reference")
+        values["reference"] = f"{folders.name(path)}:{function}"
     return Kernel(
         key=key,
         position=position,
         positions=positions,
-        source=find_file(root, values["source"], entries["source"].value.position, f"kernels.{key}.source"),
+        source=rows[0].source if rows else place.source,
         source_name=values["source"],
         function=values["function"],
         dtypes=values["dtypes"],
@@ -159,11 +155,12 @@ def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], top: Mapping[
         blocks=values["blocks"],
         constants=values["constants"],
         exclude=values["exclude"],
-        targets=_narrow_targets(key, values["targets"], entries, top["targets"]),
+        rows=rows,
+        targets=targets,
         name=values["name"],
         group=values["group"] if values["group"] is not None else _default_group(key, values["axes"]),
         signature=values["signature"],
-        options=_merge_options(top["defaults"], values["options"]),
+        options=_merge_options(file.defaults, values["options"]),
         inputs=values["inputs"],
         grid=_pad_grid(values["grid"]),
         select=values["select"],
@@ -171,6 +168,47 @@ def _read_kernel(key: str, entry: Entry, given: Mapping[str, Any], top: Mapping[
         reference=values["reference"],
         problems=values["problems"],
         tolerance=values["tolerance"],
+        promises=values["promises"],
+        cuda=cuda,
+    )
+
+
+def _read_autotune(
+    key: str, function: str, place: Place, reader: SourceReader | None, targets: Mapping[str, Position]
+) -> tuple[Block, ...]:
+    if reader is None:
+        raise _no_reader("`blocks: autotune`", place)
+    what = f"kernels.{key}.blocks"
+    return autotuned_blocks(reader.configurations(place, function, targets), what, place.where, targets)
+
+
+def _read_table(
+    key: str, values: dict[str, Any], place: Place, reader: SourceReader | None, targets: Mapping[str, Position]
+) -> tuple[TableRow, ...]:
+    """The rows, and in `values` what they stand in place of."""
+    if reader is None:
+        raise _no_reader("a function table", place)
+    what = f"kernels.{key}.function_table"
+    rows = rows_of(reader.function_table(place, targets), values["function"], what, place.where)
+    values |= {
+        "source": rows[0].source_name,
+        "function": rows[0].function,
+        "dtypes": tuple(dict.fromkeys(main_dtype(row.signature) for row in rows)),
+        "blocks": table_blocks(rows, what),
+        "name": "{block}",
+        "group": "",
+        "signature": "",
+    }
+    return rows
+
+
+def _no_reader(what: str, place: Place) -> ManifestError:
+    return ManifestError(
+        f"{what} is read from a source file, and the manifest is looked at alone here",
+        where=place.where,
+        expected="a manifest that is complete in itself",
+        actual=place.source.name,
+        remedy="load it as a build does, with a reader of sources",
     )
 
 
@@ -199,16 +237,16 @@ def _narrow_targets(
     return tuple(name for name in library if name in given)
 
 
-def _check_targets(kernels: Iterable[Kernel], positions: Mapping[str, Position]) -> None:
+def _check_targets(variants: Iterable[Variant], positions: Mapping[str, Position]) -> None:
     """A target has an archive and a table of its own, which cannot be empty."""
-    used = {target for kernel in kernels for target in kernel.targets}
+    used = {target for variant in variants for target in variant.targets}
     for name, position in positions.items():
         if name not in used:
             raise ManifestError(
                 f"no kernel is built for {show(name)}",
                 where=position,
                 expected="at least one kernel for each of the library's targets",
-                actual="every kernel has `targets` of its own, without it",
+                actual="every kernel has `targets` of its own, without it, or no configuration for it in its source",
                 remedy="remove it here, or add it to the `targets` of a kernel",
             )
 
@@ -238,13 +276,14 @@ def _check_count(kernels: tuple[Kernel, ...]) -> None:
     images = 0
     for kernel in kernels:
         axes = math.prod(len(values) for values in kernel.axes.values())
-        images += len(kernel.dtypes) * axes * len(kernel.blocks) * len(kernel.targets)
+        dtypes = 1 if kernel.rows else len(kernel.dtypes)
+        images += dtypes * axes * len(kernel.blocks) * len(kernel.promises) * len(kernel.targets)
         if images > MAX_IMAGES:
             raise ManifestError(
                 "the manifest declares too many images",
                 where=kernel.position,
                 expected=f"at most {MAX_IMAGES}",
-                actual=f"{images} up to this kernel: dtypes x axes x blocks x targets",
+                actual=f"{images} up to this kernel: dtypes x axes x blocks x promises x targets",
                 remedy="split the kernels over several libraries, or build fewer variants",
             )
 
@@ -254,7 +293,7 @@ def _check_tolerance(values: Mapping[str, Any], entries: Mapping[str, Entry]) ->
         if dtype not in values["dtypes"]:
             raise ManifestError(
                 f"a tolerance for {dtype}, and the kernel has no variants of that dtype",
-                where=_entries(entries["tolerance"].value)[dtype].key.position,
+                where=entries_of(entries["tolerance"].value)[dtype].key.position,
                 expected=f"dtypes among {', '.join(values['dtypes'])}",
                 actual=dtype,
                 remedy=f"remove it, or add {dtype} to `dtypes`",
@@ -281,13 +320,3 @@ def _pad_grid(grid: tuple[Expression, ...]) -> tuple[Expression, Expression, Exp
             )
     x, y, z = (*grid, *[parse_expression("1", grid[0].position)] * 2)[:3]
     return x, y, z
-
-
-def _with_defaults(values: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    return {name: values.get(name, key.default) for name, key in keys.items()}
-
-
-def _entries(node: Node) -> dict[str, Entry]:
-    """A map's entries by key, for their positions; the map was read already."""
-    assert isinstance(node, Map)
-    return {entry.key.text: entry for entry in node.entries}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from kiln.errors import Position
+from kiln.manifest.constants import Value as Value
 from kiln.manifest.expression import Expression
 from kiln.manifest.signature import Signature
-
-Value = bool | int | float | str
-"""A constant or an option as it reaches the compiler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +20,36 @@ class Block:
     tag: str
     """what stands for it in names: `2048`, `128x64`"""
     constants: Mapping[str, Value]
-    """constexpr parameter -> value, in the order of the kernel's first block; BLOCK_SIZE for a block that is an int"""
-    options: Mapping[str, Value | Expression]
+    """constexpr parameter -> value, in the order of the kernel's first block; BLOCK_SIZE for a block that is an int.
+    Here and under `axes` and `constants` of a kernel, names of dtypes may still be patterns"""
+    options: Mapping[str, int | Expression]
     """over those of the kernel"""
     is_integer: bool
     """declared as an int: expressions know it as `block`"""
     position: Position
     positions: Mapping[str, Position]
     """of each of its own keys; empty for an int"""
+    targets: tuple[str, ...] | None = None
+    """those of the kernel's that it is built for, where its source says so; None: all"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRow:
+    """One row of a function table: a variant that a Python file declares whole."""
+
+    name: str
+    group: str
+    source: Path
+    """absolute path of the file that defines the function"""
+    source_name: str
+    """the same file as messages name it"""
+    function: str
+    signature: str
+    """in Triton's syntax, without the constants"""
+    constants: Mapping[str, Value]
+    options: Mapping[str, int]
+    position: Position
+    """in the table's file"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +62,23 @@ class Exclusion:
     positions: Mapping[str, tuple[Position, ...]]
     """of each value"""
     key_positions: Mapping[str, Position]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromiseSet:
+    """One entry of `promises`: what a caller guarantees of some arguments, and what variants built on it are called."""
+
+    tag: str
+    """what their names end with: `stride16_n1`; empty for a set without promises"""
+    promises: Mapping[str, int]
+    """argument -> 16: its address or value is divisible by 16, or 1: its value is 1"""
+    position: Position
+    positions: Mapping[str, Position]
+    """of each promise"""
+
+
+NO_PROMISES = PromiseSet(tag="", promises={}, position=Position(file="", line=1), positions={})
+"""the one set of a kernel that declares none; nothing in it can be wrong, so its place is never told"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +95,17 @@ class Kernel:
     source: Path
     """absolute path of the source file"""
     source_name: str
-    """the same, as declared: relative to the manifest, with forward slashes"""
+    """what the file is called on every machine: `kernels/softmax.py`, `../third_party/flash/ops/x.py` below a root,
+    `site-packages/liger_kernel/ops/x.py` in an installed package"""
     function: str
     dtypes: tuple[str, ...]
+    """in order; of a function table, those of the rows"""
     axes: Mapping[str, Mapping[str, Value]]
     """axis -> what stands for a value in names -> the value, as in `{"CAUSAL": {"1": True, "0": False}}`"""
     blocks: tuple[Block, ...]
     """all set the same constants"""
+    rows: tuple[TableRow, ...] = ()
+    """of a function table: one for each of `blocks`, in place of dtypes and patterns; none for other kernels"""
     constants: Mapping[str, Value | Expression]
     """constexpr parameter -> value; an expression is over block, the blocks' constants, literal constants and axes"""
     exclude: tuple[Exclusion, ...]
@@ -76,7 +117,7 @@ class Kernel:
     """pattern of a group's name"""
     signature: str
     """pattern of the signature"""
-    options: Mapping[str, Value | Expression]
+    options: Mapping[str, int | Expression]
     """compiler options (num_warps, num_stages, ...), defaults merged in; an expression is over block, constants and
     axes"""
     inputs: Mapping[str, str]
@@ -90,13 +131,34 @@ class Kernel:
     problems: tuple[Mapping[str, int], ...]
     tolerance: Mapping[str, float]
     """dtype -> largest allowed absolute error against the reference in float64"""
+    promises: tuple[PromiseSet, ...] = (NO_PROMISES,)
+    """one variant each, in order of preference: the first that holds for the arguments of a launch is picked"""
+    cuda: Cuda | None = None
+    """what only a kernel in CUDA C++ declares; None for Triton"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cuda:
+    """The keys of a kernel in CUDA C++. Expressions are over block, constants and axes."""
+
+    threads: int | Expression
+    """of a block"""
+    shared: Expression | None
+    """bytes of dynamic shared memory of a block; None: none"""
+    defines: Mapping[str, Value | Expression]
+    """macro -> what it stands for"""
+    flags: tuple[str, ...]
+    """of the compiler, in order"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A kernel for one dtype, block and value of each axis, every pattern and option resolved: softmax_fp16_2048."""
+    """A kernel for one dtype, block, value of each axis and set of promises, all resolved: softmax_fp16_2048."""
 
     id: str
+    """`base`, and the tag of the set of promises behind it"""
+    base: str
+    """the name without promises: what variants that differ by promises alone share, and their argument struct too"""
     kernel: Kernel
     dtype: str
     block: str
@@ -107,7 +169,11 @@ class Variant:
     signature: Signature
     constants: Mapping[str, Value]
     """constexpr parameter -> value: of the block, then of `constants`"""
-    options: Mapping[str, Value]
+    options: Mapping[str, int]
+    promises: PromiseSet = NO_PROMISES
+    """over those of the signature"""
+    targets: tuple[str, ...]
+    """what it is built for: its kernel's, or fewer where its block says so"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +195,8 @@ class Manifest:
 
     path: Path
     """absolute path of kernels.yaml"""
+    files: tuple[Path, ...] = ()
+    """absolute paths of all its files: itself, then those that it includes"""
     position: Position
     library: str
     """prefix of archive, headers, symbols and crate"""
@@ -137,6 +205,12 @@ class Manifest:
     target_positions: Mapping[str, Position]
     host: str
     """x86_64-linux-gnu or aarch64-linux-gnu: what objcopy, ar and cc build for"""
+    roots: Mapping[str, str] = field(default_factory=dict)
+    """name -> folder, relative to the manifest's own, of further ones that hold sources"""
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    """variable -> what the code of kernels finds in it; None for one that is not set"""
+    build: str = "build"
+    """the build folder, relative to the manifest's own"""
     kernels: tuple[Kernel, ...]
     variants: tuple[Variant, ...]
     images: tuple[Image, ...]

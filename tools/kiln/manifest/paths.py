@@ -1,4 +1,4 @@
-"""Paths in kernels.yaml: written one way, relative to its folder, and never out of it."""
+"""Paths in kernels.yaml: written one way, and relative; only roots and the build folder may lie outside its folder."""
 
 from __future__ import annotations
 
@@ -10,41 +10,78 @@ from kiln.manifest.wording import show
 
 PATH_RULE = "a path relative to the manifest's folder, with forward slashes, and no `.`, `..` or empty part"
 
+OUTER_RULE = (
+    "a path relative to the manifest's folder, with forward slashes, `..` at its start only, and no `.` or empty part"
+)
+
+_UP = re.compile(r"(?:\.\./)*(?:\.\.$)?")
+"""the part of a path that leads out of the folder which it is relative to"""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\:]")
 
 
 def check_path(text: str, position: Position, what: str) -> None:
     """Refuse a path that is not in the one form that Kiln takes: `kernels/softmax.py`. Raises ManifestError."""
-    why, remedy = None, None
+    fault = _fault(text)
+    if fault is not None:
+        raise _refusal(text, position, what, *fault, PATH_RULE)
+
+
+def check_outer_path(text: str, position: Position, what: str) -> None:
+    """The same for a path that may lead out of the manifest's folder: `../third_party/flash`. Raises ManifestError."""
+    inner = _UP.sub("", text, count=1)
+    fault = _fault(inner) if inner or not text else None
+    if fault is not None:
+        why, remedy = fault
+        if inner.startswith("/"):
+            remedy = "write it relative to the manifest's folder"
+        elif ".." in inner.split("/"):
+            why, remedy = "`..` stands behind a folder", "write the shortest path"
+        raise _refusal(text, position, what, why, remedy, OUTER_RULE)
+
+
+def _fault(text: str) -> tuple[str, str | None] | None:
+    """What is wrong with a path, and what to do."""
     forbidden = _FORBIDDEN.search(text)
     if not text:
-        why = "it is empty"
-    elif text.startswith("/"):
-        why, remedy = "it is absolute", "move the file under the manifest's folder"
-    elif forbidden is not None:
-        why = f"it holds {forbidden[0]!a}"
-        remedy = "use forward slashes" if forbidden[0] == "\\" else "rename the file"
-    elif ".." in text.split("/"):
-        why, remedy = "it leads out of a folder", "move the file under the manifest's folder"
-    elif any(part in ("", ".") for part in text.split("/")):
+        return "it is empty", None
+    if text.startswith("/"):
+        return "it is absolute", "move the file under the manifest's folder"
+    if forbidden is not None:
+        return f"it holds {forbidden[0]!a}", "use forward slashes" if forbidden[0] == "\\" else "rename the file"
+    if ".." in text.split("/"):
+        return "it leads out of a folder", "move the file under the manifest's folder, or declare its own under `roots`"
+    if any(part in ("", ".") for part in text.split("/")):
         # One spelling a file, because sources are named by it in builds that must not depend on who wrote the path.
-        why = "it has parts that mean nothing"
-        remedy = f"write {'/'.join(part for part in text.split('/') if part not in ('', '.')) or 'the name of a file'}"
-    if why is not None:
-        raise ManifestError(
-            f"{show(text)} cannot be `{what}`: {why}",
-            where=position,
-            expected=PATH_RULE,
-            actual=show(text),
-            remedy=remedy,
-        )
+        shorter = "/".join(part for part in text.split("/") if part not in ("", "."))
+        return "it has parts that mean nothing", f"write {shorter or 'the name of a file'}"
+    return None
 
 
-def find_file(root: Path, text: str, position: Position, what: str) -> Path:
+def _refusal(text: str, position: Position, what: str, why: str, remedy: str | None, expected: str) -> ManifestError:
+    return ManifestError(
+        f"{show(text)} cannot be `{what}`: {why}",
+        where=position,
+        expected=expected,
+        actual=show(text),
+        remedy=remedy,
+    )
+
+
+def find_file(
+    root: Path,
+    text: str,
+    position: Position,
+    what: str,
+    *,
+    within: Path | None = None,
+    folder: str = "the manifest's folder",
+) -> Path:
     """The absolute path of the file that the checked path `text` names under `root`.
 
-    Raises ManifestError when it is not there, is no file, or lies outside `root` once symbolic links are followed.
+    Raises ManifestError when it is not there, is no file, or lies outside `within`, or `root` where that is None, once
+    symbolic links are followed; `folder` is how messages name that one.
     """
+    within = within or root
     path = root / text
     try:
         real = path.resolve(strict=True)
@@ -68,12 +105,12 @@ def find_file(root: Path, text: str, position: Position, what: str) -> Path:
         ) from None
     if not is_file:
         raise ManifestError(f"`{what}` is no file", where=position, expected="a file", actual=f"{show(text)} is none")
-    if not real.is_relative_to(root.resolve()):
+    if not real.is_relative_to(within.resolve()):
         raise ManifestError(
-            f"the file of `{what}` lies outside the manifest's folder",
+            f"the file of `{what}` lies outside {folder}",
             where=position,
-            expected=f"a file under {root.resolve()}",
+            expected=f"a file under {within.resolve()}",
             actual=f"{show(text)} is a link to {real}",
-            remedy="move the file under the manifest's folder",
+            remedy="move the file under that folder, or declare the folder that it lies in under `roots`",
         )
     return path

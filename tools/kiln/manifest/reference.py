@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Mapping
 
 from kiln.manifest import expression
+from kiln.manifest.compound_types import Key, MapOf, Section
 from kiln.manifest.json_schema import FILE, MODELINE
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP
-from kiln.manifest.value_types import Key, MapOf, Section
 
 _WIDTH = 120
 
@@ -32,11 +32,12 @@ update of Kiln, say. The schema knows keys, types and ranges; the reader knows m
 
 ## Which variants there are, and their order
 
-A kernel has a variant for each of its dtypes, each value of each of its axes, and each of its blocks, less those that
-`exclude` drops, and an image of each for each of its targets. Order of declaration is order of output: kernels as they
-stand in the file; dtypes outermost, then the axes as they stand under `axes`, blocks innermost; of each variant the
-targets as they stand in the library's `targets`. Names of variants must differ in more than upper and lower case: each
-of dtype, axes and block that has more than one value has its placeholder in `name`.
+A kernel has a variant for each of its dtypes, each value of each of its axes, each of its blocks, less those that
+`exclude` drops, and each of its `promises`, and an image of each for each of its targets. Order of declaration is order
+of output: kernels as they stand in the file; dtypes outermost, then the axes as they stand under `axes`, then blocks,
+promises innermost; of each variant the targets as they stand in the library's `targets`. Names of variants must differ
+in more than upper and lower case: each of dtype, axes and block that has more than one value has its placeholder in
+`name`, and what is promised stands behind it.
 
 A kernel with everything:
 
@@ -49,11 +50,12 @@ A kernel with everything:
         blocks:
           - {{tag: 128x64, BLOCK_M: 128, BLOCK_N: 64, num_warps: 8}}
           - {{BLOCK_M: 64, BLOCK_N: 64}}                       # its tag is 64x64
-        constants: {{ACTIVATION: none, EVEN: {{expression: "HEAD_DIM % BLOCK_N == 0"}}}}
+        constants: {{ACTIVATION: none, EVEN: {{expression: "HEAD_DIM % BLOCK_N == 0"}}, OUT: {{dtype: "{{dtype}}"}}}}
         exclude: [{{HEAD_DIM: 128, block: 128x64}}]
         targets: [sm_90a, gfx942]
         name: attention_{{dtype}}_{{HEAD_DIM}}_{{CAUSAL}}_{{block}} # attention_fp16_64_causal_128x64
         signature: "*{{dtype}}:16, *{{dtype}}:16, i32"
+        promises: [{{n: 16}}, {{}}]                              # attention_fp16_64_causal_128x64_n16, and without _n16
         options: {{num_stages: "3 if HEAD_DIM <= 64 else 2"}}
         grid: ["cdiv(n, BLOCK_M)"]
 """
@@ -87,6 +89,10 @@ def _section(title: str, text: str, keys: Mapping[str, Key]) -> str:
 
 def _key(name: str, key: Key) -> list[str]:
     need = "needed" if key.required else "may be left out"
+    if key.unless:
+        others = " and ".join(f"`{name}`" for name in key.unless)
+        need = f"needed without {others}" if key.required else need
+        need += "" if key.beside else f", refused with {'them' if key.required else others}"
     if not key.required and isinstance(key.default, bool | int | str):
         need = f"`{str(key.default).lower()}` when left out"
     said = f"{key.doc[0].upper()}{key.doc[1:]}. Takes {_takes(key)}."

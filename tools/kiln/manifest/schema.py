@@ -6,26 +6,17 @@ from __future__ import annotations
 import keyword
 
 from kiln.errors import ManifestError, Position
+from kiln.manifest import cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
+from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
+from kiln.manifest.constant_types import ConstantOrComputed
 from kiln.manifest.dtypes import DTYPES, suggest_dtype
 from kiln.manifest.expression import RESERVED_NAMES
+from kiln.manifest.model import NO_PROMISES
 from kiln.manifest.names import check_library, check_name, check_parameter
-from kiln.manifest.paths import PATH_RULE, check_path
-from kiln.manifest.value_types import (
-    Boolean,
-    Computed,
-    Either,
-    Integer,
-    Key,
-    ListOf,
-    LiteralOrComputed,
-    MapOf,
-    Number,
-    Pattern,
-    Section,
-    Text,
-    Word,
-)
+from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path, check_path
+from kiln.manifest.promises import PromiseSets
+from kiln.manifest.value_types import Boolean, Computed, Either, Integer, Number, Pattern, Text, TextOrNothing, Word
 from kiln.manifest.wording import show
 
 VERSION = 1
@@ -55,6 +46,33 @@ def _function(text: str, position: Position, what: str) -> None:
         )
 
 
+def _kernel_function(text: str, position: Position, what: str) -> None:
+    """Of either language: which one it is, and so what else its name may be, the source says."""
+    if not text.strip() or "\n" in text:
+        raise ManifestError(
+            f"`{what}` is no function's name",
+            where=position,
+            expected="the name of a function in `source`",
+            actual=show(text),
+        )
+
+
+def _kernel_source(text: str, position: Position, what: str) -> None:
+    if text.endswith(cuda.SUFFIX):
+        check_path(text, position, what)
+    else:
+        _source(text, position, what)
+
+
+def check_python_function(text: str, position: Position) -> None:
+    """Refuse what cannot be a kernel in Python: a function, or one in a class or in another function, with dots.
+
+    Raises ManifestError at `position`.
+    """
+    for part in text.split("."):
+        _function(part, position, "function")
+
+
 def _source(text: str, position: Position, what: str) -> None:
     check_path(text, position, what)
     if not text.endswith(".py"):
@@ -63,6 +81,62 @@ def _source(text: str, position: Position, what: str) -> None:
             where=position,
             expected="a file whose name ends with .py, with the Triton kernel in it",
             actual=show(text),
+        )
+
+
+def _included(text: str, position: Position, what: str) -> None:
+    check_path(text, position, what)
+    if not text.endswith((".yaml", ".yml")):
+        raise ManifestError(
+            f"`{what}` is no YAML file",
+            where=position,
+            expected="a file whose name ends with .yaml or .yml",
+            actual=show(text),
+        )
+
+
+def _root(text: str, position: Position, what: str) -> None:
+    check_name(text, position, "a root's name")
+
+
+def _environment(text: str, position: Position, what: str) -> None:
+    if not text or "=" in text or not text.isascii() or not text.isprintable():
+        raise ManifestError(
+            f"{show(text)} cannot be the name of a variable",
+            where=position,
+            expected="printable ASCII characters without =",
+            actual=show(text),
+        )
+
+
+_MAX_MODULE = 250
+"""characters in one part of a module's name: with `.py` it is a file's name"""
+
+
+def _module(text: str, position: Position, what: str) -> None:
+    parts = text.split(".")
+    if not text.isascii() or not all(
+        part.isidentifier() and not keyword.iskeyword(part) and len(part) <= _MAX_MODULE for part in parts
+    ):
+        raise ManifestError(
+            f"{show(text)} cannot be the name of a module",
+            where=position,
+            expected="a dotted name, such as liger_kernel.ops.softmax",
+            actual=show(text),
+            remedy="for a file, use `source`" if "/" in text or text.endswith(".py") else None,
+        )
+
+
+def _build(text: str, position: Position, what: str) -> None:
+    if text.strip("./"):
+        check_outer_path(text, position, what)
+    else:
+        raise ManifestError(
+            f"{show(text)} cannot be `{what}`: it is no folder of its own",
+            where=position,
+            expected="a folder that holds what is built, and nothing else",
+            actual=show(text),
+            remedy="write build",
         )
 
 
@@ -170,36 +244,58 @@ OPTIONS: dict[str, Key] = {
 }
 """Compiler options. A variant always has those with a default; the others are the compiler's to choose."""
 
-COMPUTED = Section(
-    keys={
-        "expression": Key(
-            type=Computed(result=None),
-            doc="over the block's constants, literal constants and axes",
-            example="BLOCK_K // 32",
-            required=True,
-        )
-    }
+COMPUTED = Key(
+    type=Computed(result=None),
+    doc="over the block's constants, literal constants and axes",
+    example="BLOCK_K // 32",
 )
 """What a constant is computed with: apart from the literals, since any text is a text."""
 
 KERNEL: dict[str, Key] = {
     "source": Key(
-        type=Text(words=PATH_RULE, check=_source),
-        doc="the Python file that defines the kernel",
+        type=Text(words=PATH_RULE, check=_kernel_source),
+        doc="the file that defines the kernel: Triton in Python, or CUDA C++ where its name ends with .cu",
         example="kernels/softmax.py",
         required=True,
+        unless=("function_table", "package"),
+    ),
+    "root": Key(
+        type=Text(words="the name of a root"),
+        doc="which of the manifest's `roots` the source lies below; the manifest's folder, when left out",
+        example="flash",
+        unless=("package",),
+    ),
+    "package": Key(
+        type=Text(words="the dotted name of a module", check=_module),
+        doc="in place of a source, a module in an installed package of the Python that runs Kiln: its file is read, "
+        "and never imported",
+        example="liger_kernel.ops.softmax",
+        unless=("function_table",),
     ),
     "function": Key(
-        type=Text(words="the name of a function", check=_function),
-        doc="the jitted function in it",
+        type=Text(words="the name of a function", check=_kernel_function),
+        doc="the jitted function in it, or whose rows of a function table are meant. In a class it is `Ops.kernel`; "
+        "in a function that makes it, `make_kernel.kernel`: the parameters of `make_kernel` get their values from "
+        "`constants`, blocks and axes",
         example="softmax_kernel",
         required=True,
+        unless=("function_table",),
+        beside=True,
+    ),
+    "function_table": Key(
+        type=Text(words=PATH_RULE, check=_source),
+        doc="a Python file whose function `get_function_table()` returns the variants, in ONNX Runtime's form: a list "
+        "of maps with name, group, func (the jitted function), sig (the signature) and kwargs, which holds compiler "
+        "options, and constants under `constants` or beside the options. It is read, not run. Its rows are the "
+        "variants; where they are of several functions, `function` says whose are meant",
+        example="kernels/softmax_onnx.py",
     ),
     "dtypes": Key(
         type=ListOf(item=Word(choices=tuple(DTYPES), suggest=suggest_dtype)),
         doc="one variant each: {dtype} in patterns",
         example="[fp32, fp16]",
         required=True,
+        unless=("function_table",),
     ),
     "axes": Key(
         type=MapOf(key=Text(words="a name", check=_axis), value=AxisValues()),
@@ -208,21 +304,31 @@ KERNEL: dict[str, Key] = {
         "true is 1 and false is 0; a map gives each value another word for names",
         example="{HEAD_DIM: [64, 128], CAUSAL: {causal: true, full: false}}",
         default={},
+        unless=("function_table",),
     ),
     "blocks": Key(
         type=Blocks(options=OPTIONS),
         doc=f"one variant each, {{block}} in patterns. An integer is the constant {BLOCK_CONSTANT}. A map is like a "
         "Triton Config: it sets constants (constexpr parameters, the same ones in every block) and compiler options, "
         "over those of `options`; its `tag` is what {block} stands for and, when left out, the values of the "
-        "constants, in the order of the first block, with an x between them",
+        "constants, in the order of the first block, with an x between them. The word autotune stands for the "
+        "configurations that the function's own `@triton.autotune` lists, in its order and without repetitions: their "
+        "tags are made of the constants' values and, where those do not tell them apart, of the options "
+        "(128x64_w8s3: 8 warps, 3 stages); one that the source lists for some of the targets only is built for those",
         example="[{tag: 128x64, BLOCK_M: 128, BLOCK_N: 64, num_warps: 8}, {BLOCK_M: 64, BLOCK_N: 64}]",
         required=True,
+        unless=("function_table",),
     ),
     "constants": Key(
-        type=MapOf(key=Text(words="a name", check=_constant), value=LiteralOrComputed(section=COMPUTED)),
-        doc="constexpr parameters that neither a block nor an axis sets. A text is a text; what is computed for each "
-        "variant is a map with the key `expression`",
-        example='{ACTIVATION: relu, EVEN: true, GROUP_M: 8, SPLIT: {expression: "BLOCK_K // 32"}}',
+        type=MapOf(key=Text(words="a name", check=_constant), value=ConstantOrComputed(expression=COMPUTED)),
+        doc="parameters with a value of their own that neither a block nor an axis sets. One that the function's own "
+        "@triton.heuristics computes from constants, promises and null pointers may be left out. A text is a text, and "
+        "null is Python's None: of a pointer that is left out, say. A list is a tuple. A map says what YAML has no "
+        "word for: with the key `expression` a value that is computed for each variant, with `dtype` what a kernel "
+        "knows as tl.float16 ({dtype} and {NAME} of an axis stand for the variant's own), with `function` a jitted "
+        "function of the kernel's own file. In blocks, and in axes that are maps, the same values may stand, "
+        "but for `expression`",
+        example='{MODE: relu, GROUP_M: 8, BIAS: null, SPLIT: {expression: "BLOCK_K // 32"}, OUT: {dtype: "{dtype}"}}',
         default={},
     ),
     "exclude": Key(
@@ -231,6 +337,7 @@ KERNEL: dict[str, Key] = {
         "and constants of the blocks, and drops the variants that have one of each",
         example="[{dtype: fp32, HEAD_DIM: 128}, {block: 128x64, CAUSAL: true}]",
         default=(),
+        unless=("function_table",),
     ),
     "targets": Key(
         type=ListOf(item=Text(words="the name of a target, such as sm_90a")),
@@ -242,19 +349,33 @@ KERNEL: dict[str, Key] = {
         doc="names of the variants",
         example="softmax_{dtype}_{block}",
         required=True,
+        unless=("function_table",),
     ),
     "group": Key(
         type=Pattern(placeholders=("dtype", "block")),
         doc="names of the groups of variants that compute the same thing; when left out, the kernel's key, _{dtype}, "
         "and _{NAME} for each axis",
         example="softmax_{dtype}",
+        unless=("function_table",),
     ),
     "signature": Key(
         type=Pattern(placeholders=("dtype",)),
         doc="types of the arguments in order, without constants: *fp16 for a pointer, :16 for what is divisible by 16, "
-        ":1 for what is 1",
+        ":1 for what is 1. A tuple is (*fp16, i32:16): callers pass its members, named after the parameter and their "
+        "places (sizes_0, sizes_1)",
         example='"*{dtype}:16, *{dtype}:16, i32, i32:1"',
         required=True,
+        unless=("function_table",),
+    ),
+    "promises": Key(
+        type=PromiseSets(),
+        doc="one variant for each entry, in order of preference: what a caller guarantees of some arguments, beside "
+        "what the signature says. 16: address or value is divisible by 16, 1: the value is 1. An entry's variants have "
+        "its `tag` at the end of their names and, when it is left out, what it promises: stride16_n1. {} promises "
+        "nothing, adds nothing to the name, and comes last. They share one argument struct, whose `specialize` tells "
+        "the first that holds for its values",
+        example="[{stride: 16}, {}]",
+        default=(NO_PROMISES,),
     ),
     "options": Key(
         type=Section(keys=OPTIONS),
@@ -305,6 +426,7 @@ KERNEL: dict[str, Key] = {
         example="{fp32: 1e-5, fp16: 1e-3}",
         default={},
     ),
+    **cuda.KEYS,
 }
 
 TOP: dict[str, Key] = {
@@ -335,11 +457,46 @@ TOP: dict[str, Key] = {
         example="{num_warps: 4, num_stages: 3}",
         default={},
     ),
+    "roots": Key(
+        type=MapOf(key=Text(words="a name", check=_root), value=Text(words=OUTER_RULE, check=check_outer_path)),
+        doc="further folders that sources and imports are found in, each with a name: a kernel's `root`. Absolute "
+        "imports are looked up in the importing file's own root, beside the file, in the manifest's folder, in the "
+        "roots in their order, and in installed packages",
+        example="{flash: ../third_party/flash}",
+        default={},
+    ),
+    "environment": Key(
+        type=MapOf(key=Text(words="the name of a variable", check=_environment), value=TextOrNothing()),
+        doc="what the code of kernels finds in the environment, null for a variable that is not set. The environment "
+        "of the machine that builds is never read, and a kernel that asks for a variable which is not here is refused",
+        example='{USE_EXP2: "1", DEBUG: null}',
+        default={},
+    ),
+    "build": Key(
+        type=Text(words=OUTER_RULE, check=_build),
+        doc="the folder for all that is built; `doit --build-dir DIR` goes before it, and is relative to where doit is "
+        "started. It holds nothing else",
+        example="../out/kernels",
+        default="build",
+    ),
+    "include": Key(
+        type=ListOf(item=Text(words=PATH_RULE, check=_included)),
+        doc="further files of the library, whose kernels come after this file's, in order. Each has `version`, and "
+        "`kernels`, `defaults` (over those of the files that include it) and `include` of its own; paths in it are "
+        "relative to its folder",
+        example="[softmax/kernels.yaml, attention/kernels.yaml]",
+        default=(),
+    ),
     "kernels": Key(
         type=MapOf(key=Text(words="a name", check=_kernel_key), value=Section(keys=KERNEL), minimum=1),
         doc="what is built: a kernel's name, and its declaration",
         example="{softmax: {source: kernels/softmax.py, function: softmax_kernel, dtypes: [fp32], blocks: [1024], "
         'name: "softmax_{dtype}_{block}", signature: "*{dtype}:16, i32", grid: [n_rows]}}',
         required=True,
+        unless=("include",),
+        beside=True,
     ),
 }
+
+INCLUDED = {name: TOP[name] for name in ("version", "defaults", "include", "kernels")}
+"""the keys of a file that another one includes"""

@@ -1,4 +1,4 @@
-"""The types of values in kernels.yaml: each reads a node strictly, and says in words what it takes.
+"""The types of single values in kernels.yaml: each reads a node strictly, and says in words what it takes.
 
 `read(node, what)` gives the value or raises ManifestError at the node; `what` is the dotted path of the value, such as
 `kernels.softmax.blocks` (empty for the whole file), and `words` the type as messages and documentation name it.
@@ -10,17 +10,20 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.expression import Expression, Type, parse_expression
 from kiln.manifest.wording import show
-from kiln.manifest.yaml_nodes import List, Map, Node, Scalar, describe, other_type
+from kiln.manifest.yaml_nodes import Map, Node, Scalar, describe, other_type
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 INT64 = (-(2**63), 2**63 - 1)
+
+FILL_IN = "FILL_IN"
+"""what stands in a printed entry where a person has to write something"""
 
 
 class ValueType(Protocol[T_co]):
@@ -114,6 +117,18 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextOrNothing:
+    """One line of text, or null."""
+
+    words = "text or null"
+
+    def read(self, node: Node, what: str) -> str | None:
+        if isinstance(node, Scalar) and node.plain and node.text == "null":
+            return None
+        return read_text(node, what, self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Word:
     """One of a few known words."""
 
@@ -203,46 +218,6 @@ class Literal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiteralOrComputed:
-    """A literal, or `{expression: ...}`: a text alone is a text."""
-
-    section: Section
-
-    @property
-    def words(self) -> str:
-        return f"{Literal.words}, or a map with the key `expression`, {self.section.keys['expression'].type.words}"
-
-    def read(self, node: Node, what: str) -> bool | int | float | str | Expression:
-        if isinstance(node, Map):
-            expression: Expression = self.section.read(node, what)["expression"]
-            return expression
-        try:
-            return Literal().read(node, what)
-        except ManifestError as error:
-            raise ManifestError(
-                error.what, where=error.where, expected=self.words, actual=error.actual, remedy=error.remedy
-            ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneOrMore(Generic[T]):
-    """A value, or a list of them; read as a list of nodes' values with their positions."""
-
-    item: ValueType[T]
-
-    @property
-    def words(self) -> str:
-        return f"{self.item.words}, or a list of them"
-
-    def read(self, node: Node, what: str) -> tuple[tuple[T, Position], ...]:
-        if isinstance(node, List) and node.items:
-            return tuple((self.item.read(item, f"{what}[{i}]"), item.position) for i, item in enumerate(node.items))
-        if not isinstance(node, Scalar):
-            raise wrong(node, what, self.words)
-        return ((self.item.read(node, what), node.position),)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Either:
     """A literal, or an expression for it that is evaluated for each variant and checked as the literal would be."""
 
@@ -275,165 +250,20 @@ class Either:
         return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListOf(Generic[T]):
-    """A list of one or more values of one type; `unique` ones are hashable, and all different."""
-
-    item: ValueType[T]
-    maximum: int | None = None
-    unique: bool = True
-
-    @property
-    def words(self) -> str:
-        count = "values" if self.maximum is None else f"1 to {self.maximum} values"
-        return f"a list of {count}, each {self.item.words}"
-
-    def read(self, node: Node, what: str) -> tuple[T, ...]:
-        if not isinstance(node, List):
-            raise wrong(node, what, self.words, self._remedy_for_one(node, what))
-        if not node.items:
-            raise wrong(node, what, self.words, "list at least one")
-        if isinstance(self.item, Computed):
-            _check_commas(node, what, self.item.words)
-        if self.maximum is not None and len(node.items) > self.maximum:
-            raise wrong(node, what, self.words)
-        values: list[T] = []
-        seen: dict[T, Position] = {}
-        for index, item in enumerate(node.items):
-            value = self.item.read(item, f"{what}[{index}]")
-            values.append(value)
-            if not self.unique:
-                continue
-            if value in seen:
-                first = seen[value]
-                raise ManifestError(
-                    f"`{what}` holds {show(str(value))} twice",
-                    where=item.position,
-                    expected="each value once",
-                    actual=f"the first is at line {first.line}, column {first.column}",
-                    remedy="remove one of them",
-                )
-            seen[value] = item.position
-        return tuple(values)
-
-    def _remedy_for_one(self, node: Node, what: str) -> str | None:
-        """What to do about a value that would do as an item."""
-        if not isinstance(node, Scalar):
-            return None
-        try:
-            self.item.read(node, what)
-        except ManifestError:
-            return None
-        return "put brackets around it, for a list of one"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapOf(Generic[T]):
-    """A map from keys that `key` reads to values of one type."""
-
-    key: ValueType[str]
-    value: ValueType[T]
-    minimum: int = 0
-
-    @property
-    def words(self) -> str:
-        return f"a map from {self.key.words} to {self.value.words}"
-
-    def read(self, node: Node, what: str) -> dict[str, T]:
-        if not isinstance(node, Map) or len(node.entries) < self.minimum:
-            nothing = isinstance(node, Map) or (isinstance(node, Scalar) and other_type(node) == "nothing")
-            missing = self.minimum > 0 and nothing
-            raise wrong(node, what, self.words, f"write at least one entry under `{what}`" if missing else None)
-        return {
-            self.key.read(entry.key, f"{what}: key"): self.value.read(entry.value, f"{what}.{entry.key.text}")
-            for entry in node.entries
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """One key of a section: what it takes and means. A key that is not required and not given reads as `default`."""
-
-    type: ValueType[Any]
-    doc: str
-    example: str = ""
-    """a value, as YAML in one line"""
-    required: bool = False
-    default: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A map with known keys."""
-
-    keys: Mapping[str, Key]
-
-    @property
-    def words(self) -> str:
-        return f"a map with keys among {', '.join(self.keys)}"
-
-    def read(self, node: Node, what: str) -> dict[str, Any]:
-        """The value of each given key, in the order of `keys`."""
-        if not isinstance(node, Map):
-            raise wrong(node, what, self.words)
-        given = {entry.key.text: entry for entry in node.entries}
-        for name, entry in given.items():
-            if name not in self.keys:
-                raise ManifestError(
-                    f"unknown key {show(name)} in {f'`{what}`' if what else 'the file'}",
-                    where=entry.key.position,
-                    expected=f"keys among {', '.join(self.keys)}",
-                    actual=show(name),
-                    remedy=did_you_mean(name, self.keys) or "remove it",
-                )
-        for name, key in self.keys.items():
-            if key.required and name not in given:
-                raise ManifestError(
-                    f"{f'`{what}`' if what else 'the file'} lacks the key `{name}`",
-                    where=node.position,
-                    expected=f"`{name}`: {key.doc}",
-                    actual=f"keys {', '.join(show(given_name, 20) for given_name in given)}" if given else "no keys",
-                    remedy=f"add `{name}:`, {key.type.words}",
-                )
-        path = f"{what}." if what else ""
-        return {
-            name: key.type.read(given[name].value, f"{path}{name}") for name, key in self.keys.items() if name in given
-        }
-
-
-_MOST_PARTS = 8
-"""of one expression that are looked for; it keeps the search linear"""
-
-
-def _check_commas(node: List, what: str, words: str) -> None:
-    """Refuse expressions without quotes that a comma in a pair of parentheses has split: [cdiv(n, BLOCK)]."""
-    for index, item in enumerate(node.items):
-        texts: list[str] = []
-        for part in node.items[index : index + _MOST_PARTS]:
-            # On one line, since in a list of dashes no comma splits anything.
-            if not isinstance(part, Scalar) or not part.plain or part.position.line != item.position.line:
-                break
-            texts.append(part.text)
-            whole = ", ".join(texts)
-            if whole.count("(") > whole.count(")"):
-                continue
-            if len(texts) > 1:
-                raise ManifestError(
-                    f"`{what}[{index}]` ends within parentheses: a comma splits a list",
-                    where=item.position,
-                    expected=words,
-                    actual=show(texts[0]),
-                    remedy=f"quote the expression: {show(whole)}" if len(whole) <= 60 else "quote the expression",
-                )
-            break
-
-
 def read_text(node: Node, what: str, words: str = "text") -> str:
     """The text of a scalar. Raises ManifestError for a plain one that some YAML reader takes for something else."""
     if not isinstance(node, Scalar):
         raise wrong(node, what, words, "put the text in quotes" if isinstance(node, Map) else None)
     if other_type(node) is not None:
         raise wrong(node, what, words, f'quote it: "{node.text}"' if node.text and len(node.text) < 60 else None)
+    if node.text == FILL_IN:
+        raise ManifestError(
+            f"`{what}` is still to be filled in",
+            where=node.position,
+            expected=words,
+            actual=f"{FILL_IN}, which `kiln import` writes where the source does not tell",
+            remedy="write what it is",
+        )
     return node.text
 
 

@@ -63,7 +63,7 @@ def _decode(data: bytes, file: str) -> str:
             where=start,
             expected=f"at most {MAX_BYTES} bytes",
             actual="more",
-            remedy="split the kernels over several libraries",
+            remedy="move kernels to further files, and list those under `include`",
         )
     if data.startswith(_BYTE_ORDER_MARKS):
         raise ManifestError(

@@ -1,0 +1,96 @@
+"""Finds the Python files of installed packages by their dotted names, without importing anything."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+FOLDER = "site-packages"
+"""what stands for the folder of an installed package in names, wherever it lies"""
+
+_FOLDERS = (FOLDER, "dist-packages")
+"""folders that hold installed packages, even below a project: that of a virtual environment"""
+
+FOREIGN = frozenset(
+    {
+        "cupy",
+        "einops",
+        "jax",
+        "jaxlib",
+        "numba",
+        "numpy",
+        "pandas",
+        "packaging",
+        "paddle",
+        "scipy",
+        "tensorflow",
+        "torch",
+        "torchvision",
+        "transformers",
+        "triton",
+        "typing_extensions",
+    }
+)
+"""packages that hold no kernels to cut, and need not be there: nothing is ever taken from their files"""
+
+
+def search_path(project: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders on Python's path that hold installed packages.
+
+    Python puts the folder that it is started in on its path too; what lies below the folders of the `project` belongs
+    to the project, so that the same files are found from wherever a build is started.
+    """
+    own = [folder.resolve() for folder in project]
+    library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    found: dict[Path, Path] = {}
+    for entry in sys.path:
+        folder = Path(entry)
+        real = folder.resolve()
+        if not entry or real in library or real in found or not real.is_dir():
+            continue
+        if folder.name in _FOLDERS or not any(real.is_relative_to(below) for below in own):
+            found[real] = folder.absolute()
+    return tuple(found.values())
+
+
+def is_candidate(name: str) -> bool:
+    """Whether a package of that name can hold kernels: not Triton, Python's own library, or an array library."""
+    return name not in FOREIGN and name not in sys.stdlib_module_names
+
+
+def find_package(name: str, folders: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders in which the top-level package or module `name` lies: several for one without `__init__.py`."""
+    if not is_candidate(name):
+        return ()
+    portions = []
+    for folder in folders:
+        if (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file():
+            return (folder,)
+        if (folder / name).is_dir():
+            portions.append(folder)
+    return tuple(portions)
+
+
+def find_module(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
+    """The file of a module or, for a package, its `__init__.py`; None when there is none."""
+    for folder in find_package(parts[0], folders):
+        below = folder.joinpath(*parts)
+        for path in (below / "__init__.py", below.with_name(f"{parts[-1]}.py")):
+            if path.is_file():
+                return path
+    return None
+
+
+def find_folder(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
+    """The folder of a package, or None."""
+    found = (folder.joinpath(*parts) for folder in find_package(parts[0], folders))
+    return next((folder for folder in found if folder.is_dir()), None)
+
+
+def modules(parts: Sequence[str], folders: Iterable[Path]) -> list[str]:
+    """The names of the modules and packages right below a package, for suggestions."""
+    folder = find_folder(parts, folders)
+    below = sorted(folder.iterdir()) if folder is not None else []
+    return [path.stem for path in below if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier())]
