@@ -5,8 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+from closure_worlds import CUDA
+
 from kiln.closure.slice import Closure, cut
-from kiln.errors import Position
+from kiln.closure.world import World
+from kiln.errors import ClosureError, Position
 
 HEADER = """\
 import triton
@@ -30,8 +33,24 @@ class Scratch:
         for file, text in texts.items():
             self.write(text, file)
 
-    def cut(self, file: str = "k.py", function: str = "kernel", where: Position | None = None) -> Closure:
-        return cut(self.root / file, function, root=self.root, where=where)
+    def cut(
+        self,
+        file: str = "k.py",
+        function: str = "kernel",
+        where: Position | None = None,
+        world: World | None = CUDA,
+        functions: tuple[str, ...] = (),
+    ) -> Closure:
+        return cut(self.root / file, function, root=self.root, functions=functions, world=world, where=where)
+
+    def refusal(self, where: Position | None = None) -> str:
+        """Why the kernel of k.py cannot be cut. Its file may be imported instead, where only a run can follow it."""
+        try:
+            uncut = self.cut(where=where).uncut
+        except ClosureError as error:
+            return str(error)
+        assert uncut is not None, "it was cut"
+        return uncut
 
     def digest(self, text: str, file: str = "k.py") -> str:
         self.write(text, file)

@@ -76,6 +76,7 @@ def variant(
     )
     return Variant(
         id="soft_fp16_64",
+        base="soft_fp16_64",
         kernel=kernel,
         dtype="fp16",
         block="64",
@@ -84,6 +85,7 @@ def variant(
         signature=parse_signature(signature, at("signature")),
         constants={"DEPTH": 4, "BLOCK_SIZE": 64} if constants is None else constants,
         options={},
+        targets=kernel.targets,
     )
 
 
@@ -121,6 +123,13 @@ def test_a_default_stands_and_a_constant_needs_no_annotation(scratch: Scratch) -
     assert bind(plain, scratch.cut()) == Interface(
         arguments=(Argument(name="p", type="*fp32", promise=None),), constants={"BLOCK_SIZE": 64}
     )
+
+
+def test_an_option_is_the_constant_of_its_name(scratch: Scratch) -> None:
+    scratch.write(HEADER + "@triton.jit\ndef kernel(p, num_warps: tl.constexpr, BLOCK_SIZE: tl.constexpr):\n    pass\n")
+    plain = variant("*fp32", {"BLOCK_SIZE": 64}, grid="rows", select="rows <= BLOCK_SIZE", tensors={"p": "rows"})
+    declared = dataclasses.replace(plain, options={"num_warps": 2, "num_stages": 3})
+    assert bind(declared, scratch.cut()).constants == {"num_warps": 2, "BLOCK_SIZE": 64}
 
 
 REFUSED: dict[str, tuple[Variant, str, str]] = {

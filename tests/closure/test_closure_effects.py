@@ -9,7 +9,6 @@ import pytest
 from closure_scratch import HEADER, Scratch, kept
 
 from kiln.closure.load import load
-from kiln.errors import ClosureError
 
 OBJECTS = """\
 class Cfg:
@@ -599,13 +598,6 @@ def value(project: Scratch, use: str) -> object:
             sys.modules.pop(name, None)
 
 
-def refusal(project: Scratch) -> str:
-    with pytest.raises(ClosureError) as caught:
-        project.cut()
-    print(caught.value)
-    return str(caught.value)
-
-
 def body(use: str) -> str:
     return f"\n@triton.jit\ndef kernel(x):\n    x + {use}\n"
 
@@ -621,7 +613,7 @@ def test_keeps_changes(imported: Scratch, statements: str, use: str) -> None:
 def test_refuses_changes(imported: Scratch, statements: str, use: str) -> None:
     imported.write(HEADER + OBJECTS + statements + "\n" + body(use))
     value(imported, use)
-    message = refusal(imported)
+    message = imported.refusal()
     assert "remedy: " in message
     assert "which may change" in message or "is bound or changed under a condition" in message
 
@@ -641,13 +633,13 @@ def test_keeps_changes_across_files(imported: Scratch, files: dict[str, str], us
 def test_refuses_changes_across_files(imported: Scratch, files: dict[str, str], use: str) -> None:
     across(imported, files, use)
     value(imported, use)
-    assert "remedy: " in refusal(imported)
+    assert "remedy: " in imported.refusal()
 
 
 def test_a_change_that_needs_torch_names_its_line(scratch: Scratch) -> None:
     """Who reads the message sees which statement is in the way, and of what."""
     scratch.write(HEADER + "import torch\n" + OBJECTS + "D['S'] = torch.cuda.device_count()\n" + body("D['S']"))
-    message = refusal(scratch)
+    message = scratch.refusal()
     assert message.startswith("k.py:12:10: the kernel needs 'torch' at compile time")
     assert "torch.cuda.device_count, reached by line 12 of k.py, which may change D" in message
     assert "move line 12 of k.py to a file that the kernel does not need" in message

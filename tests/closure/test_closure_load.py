@@ -291,6 +291,7 @@ def test_an_earlier_closure_is_forgotten(scratch: Scratch) -> None:
     empty = Closure(
         function="kernel",
         position=other.position,
+        entry="kernel",
         modules=(SlicedModule(name="kiln_slice.k", file="k.py", text="from kiln_slice.h import S\n"),),
         parameters=(),
         sources=(),

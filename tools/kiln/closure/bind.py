@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import zip_longest
+from collections.abc import Collection, Iterable, Mapping
 
-from kiln.closure.slice import Closure, FunctionParameter
+from kiln.closure.arguments import name_arguments
+from kiln.closure.heuristics import Heuristics
+from kiln.closure.slice import Closure
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.constants import Value, same, written
 from kiln.manifest.expression import Expression
 from kiln.manifest.interface import Argument, Interface
-from kiln.manifest.model import Kernel, Value, Variant
+from kiln.manifest.model import Kernel, Variant
 from kiln.manifest.names import check_parameter
 from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import OPTIONS
-from kiln.manifest.signature import SignatureItem
 
 
-def bind(variant: Variant, closure: Closure) -> Interface:
+def bind(variant: Variant, closure: Closure, heuristics: Heuristics | None = None) -> Interface:
     """Give each parameter of the function its type from the signature or its value from the constants.
 
+    A constant that the variant leaves open, and that `heuristics` has, gets the value that follows from the rest.
+
     Raises ManifestError when they do not fit each other, when a name cannot be one in C, C++ or Rust, and when `grid`,
-    `select`, `inputs` or `tensors` name what the kernel does not have.
+    `select`, `inputs`, `tensors`, `problems` or `promises` name what the kernel does not have.
     """
-    constants = _constants(variant, closure)
+    derivable = _derivable(variant, closure, heuristics)
+    constants = _constants(variant, closure, derivable)
     axes = _own_axes(variant, closure)
+    arguments = name_arguments(variant, closure, {*constants, *derivable})
+    if heuristics is not None and derivable:
+        constants |= heuristics.derive(derivable, {**constants, **axes}, arguments, variant.id)
+        constants = {name: constants[name] for name in _constant_names(closure) if name in constants}
     known = {**constants, **axes}
-    arguments = _arguments(variant, closure, constants)
-    for argument in arguments:
-        check_parameter(argument.name, closure.position, "the name of a kernel argument")
-    _check_inputs(variant, closure)
+    _check_inputs(variant, closure, arguments)
     _check_expressions(variant, arguments, known)
     _check_tensors(variant, arguments, known)
+    _check_problems(variant, arguments)
     return Interface(arguments=arguments, constants=constants, axes=axes)
+
+
+def check_alike(variant: Variant, interfaces: Mapping[str, Interface]) -> None:
+    """Check that a variant is called in one way, whatever target it is built for. Raises ManifestError where it is not.
+
+    `interfaces` has those of two targets, or of one.
+    """
+    (first, own), *others = interfaces.items()
+    used = _used(variant.kernel)
+    for target, other in others:
+        for name in [argument.name for argument in (*own.arguments, *other.arguments)]:
+            if [item for item in own.arguments if item.name == name] != [
+                item for item in other.arguments if item.name == name
+            ]:
+                raise _differs(variant, f"the argument {name}", first, target)
+        for name in sorted(used):
+            if name in own.constants and not same(own.constants[name], other.constants.get(name)):
+                raise _differs(variant, f"the constant {name}, which an expression uses,", first, target)
+
+
+def _differs(variant: Variant, what: str, first: str, target: str) -> ManifestError:
+    return ManifestError(
+        f"{what} of {variant.id} is another one for {target} than for {first}",
+        where=variant.kernel.position,
+        expected="one way to call a variant, on all of its targets: its source asks what it is built for",
+        remedy="declare a kernel for each, with `targets`",
+    )
 
 
 def _at(variant: Variant, key: str) -> Position:
@@ -47,8 +80,21 @@ def _constant_at(variant: Variant, name: str) -> Position:
     return block.positions[name] if block is not None and name in block.positions else _at(variant, "blocks")
 
 
-def _constants(variant: Variant, closure: Closure) -> dict[str, Value]:
-    names = [parameter.name for parameter in closure.parameters]
+def _constant_names(closure: Closure) -> list[str]:
+    """The parameters of the function, and of the function that makes it, where there is one."""
+    every = [*closure.parameters, *closure.factory_parameters]
+    return list(dict.fromkeys(parameter.name for parameter in every))
+
+
+def _derivable(variant: Variant, closure: Closure, heuristics: Heuristics | None) -> frozenset[str]:
+    """The constants that the variant leaves to the function's heuristics."""
+    given = {*variant.constants, *variant.axes}
+    open_ = {item.name for item in closure.parameters if item.is_constexpr and item.name not in given}
+    return frozenset(open_.intersection(heuristics.names)) if heuristics is not None and open_ else frozenset()
+
+
+def _constants(variant: Variant, closure: Closure, derivable: Collection[str]) -> dict[str, Value]:
+    names = _constant_names(closure)
     for name in variant.constants:
         if name not in names:
             # A misspelt option of a block reads as a constant.
@@ -57,27 +103,41 @@ def _constants(variant: Variant, closure: Closure) -> dict[str, Value]:
                 f"{variant.id} sets the constant {name}, and {closure.function} has no parameter of that name",
                 where=_constant_at(variant, name),
                 expected=f"one of the parameters of {closure.function} at {closure.position}: {', '.join(names)}",
-                actual=f"{name} = {variant.constants[name]!r}",
+                actual=f"{name} = {written(variant.constants[name])}",
                 remedy=did_you_mean(name, meant) or f"give {closure.function} a parameter `{name}: tl.constexpr`",
             )
-    values = {**variant.constants, **variant.axes}
+    # A kernel may take the compiler's own num_warps as a constant: Triton hands an option to both.
+    asked = [item.name for item in closure.parameters if item.is_constexpr and item.name in variant.options]
+    values = {**{name: variant.options[name] for name in asked}, **variant.constants, **variant.axes}
     for parameter in closure.parameters:
+        if parameter.name in derivable:
+            continue
         if parameter.is_constexpr and parameter.name not in values and not parameter.has_default:
             raise ManifestError(
                 f"{variant.id} gives no value to the constant {parameter.name}",
                 where=variant.kernel.position,
                 expected=f"a value for {parameter.name}: {parameter.annotation}, a parameter of {closure.function} "
                 f"at {closure.position}",
-                actual=_listed(f"{name} = {value!r}" for name, value in values.items()),
+                actual=_listed(f"{name} = {written(value)}" for name, value in values.items()),
                 remedy=did_you_mean(parameter.name, values)
                 or f"set {parameter.name} under `constants` or `axes`, or give it a default in {closure.position.file}",
+            )
+    for parameter in closure.factory_parameters:
+        if parameter.name not in values and not parameter.has_default:
+            raise ManifestError(
+                f"{variant.id} gives no value to {parameter.name}, which {closure.factory} makes the kernel with",
+                where=variant.kernel.position,
+                expected=f"a value for {parameter.name}, a parameter of {closure.factory} in {closure.position.file}",
+                actual=_listed(f"{name} = {written(value)}" for name, value in values.items()),
+                remedy=did_you_mean(parameter.name, values.keys() - set(names))
+                or f"set {parameter.name} under `constants` or `axes`",
             )
     return {name: values[name] for name in names if name in values}
 
 
 def _own_axes(variant: Variant, closure: Closure) -> dict[str, Value]:
     """The axes that set no parameter. Raises ManifestError for one that nothing else uses: its variants are equal."""
-    names = [parameter.name for parameter in closure.parameters]
+    names = _constant_names(closure)
     found = {name: value for name, value in variant.axes.items() if name not in names}
     for name in found:
         if name not in _used(variant.kernel):
@@ -101,36 +161,8 @@ def _used(kernel: Kernel) -> frozenset[str]:
     return placeholders(kernel.signature).union(*(expression.names for expression in expressions))
 
 
-def _arguments(variant: Variant, closure: Closure, constants: Mapping[str, Value]) -> tuple[Argument, ...]:
-    items = variant.signature.items
-    parameters = [
-        parameter for parameter in closure.parameters if not parameter.is_constexpr and parameter.name not in constants
-    ]
-    if len(parameters) != len(items):
-        few = len(items) < len(parameters)
-        raise ManifestError(
-            f"{variant.id}: the signature has {'fewer' if few else 'more'} items than {closure.function} has arguments",
-            where=variant.signature.position,
-            expected=f"{len(parameters)} items, for the parameters of {closure.function} at {closure.position} "
-            "that are no constants",
-            actual=f"{len(items)} items: {', '.join(_pairs(parameters, items))}",
-            remedy="add the missing types" if few else "remove the surplus types; constants have no item",
-        )
-    return tuple(
-        Argument(name=parameter.name, type=item.type, promise=item.promise)
-        for parameter, item in zip(parameters, items, strict=True)
-    )
-
-
-def _pairs(parameters: list[FunctionParameter], items: tuple[SignatureItem, ...]) -> Iterator[str]:
-    for parameter, item in zip_longest(parameters, items):
-        left = parameter.name if parameter is not None else "(no parameter)"
-        promise = f":{item.promise}" if item is not None and item.promise is not None else ""
-        yield f"{left}: {item.type}{promise}" if item is not None else f"{left}: (no item)"
-
-
-def _check_inputs(variant: Variant, closure: Closure) -> None:
-    parameters = {parameter.name for parameter in closure.parameters}
+def _check_inputs(variant: Variant, closure: Closure, arguments: tuple[Argument, ...]) -> None:
+    parameters = {parameter.name for parameter in closure.parameters} | {argument.name for argument in arguments}
     for name in variant.kernel.inputs:
         check_parameter(name, _at(variant, "inputs"), "the name of a launch input")
         if name in parameters:
@@ -166,6 +198,24 @@ def _check_tensors(variant: Variant, arguments: tuple[Argument, ...], known: Map
             _check_names(variant, expression, f"the shape of {name}", arguments, known)
 
 
+def _check_problems(variant: Variant, arguments: tuple[Argument, ...]) -> None:
+    integers = [item.name for item in arguments if item.type[0] in "iu" and item.type != "i1"]
+    known = [*integers, *variant.kernel.inputs]
+    for index, problem in enumerate(variant.kernel.problems):
+        for name in problem:
+            if name in known:
+                continue
+            found = next((item for item in arguments if item.name == name), None)
+            raise ManifestError(
+                f"problems of {variant.kernel.key} give a value to {name}, which is "
+                + (f"{found.type}, no integer" if found else "neither an argument nor an input"),
+                where=variant.kernel.positions.get(f"problems.{index}.{name}", _at(variant, "problems")),
+                expected=f"one of {', '.join(known)}" if known else "nothing: the kernel takes no integers",
+                actual=f"{name}: {problem[name]}",
+                remedy=did_you_mean(name, known) or f"remove {name}",
+            )
+
+
 def _check_names(
     variant: Variant,
     expression: Expression,
@@ -180,7 +230,7 @@ def _check_names(
     for name in sorted(expression.names - set(known)):
         found = next((f"{item.name}: {item.type}, an argument" for item in arguments if item.name == name), None)
         if found is None and name in fixed:
-            found = f"{name} = {fixed[name]!r}, {'an axis' if name in variant.axes else 'a constant'}"
+            found = f"{name} = {written(fixed[name])}, {'an axis' if name in variant.axes else 'a constant'}"
         raise ManifestError(
             f"{what} of {variant.id} uses {name}, which is {'no integer' if found else 'not known'}",
             where=expression.position,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -54,6 +54,17 @@ class Digests:
             joined = "".join(f"{len(part)}:{part}" for part in texts)
             self.components[f"{file}:{bound}"] = hashlib.sha256(joined.encode()).hexdigest()
             self._put(bound, self.components[f"{file}:{bound}"])
+
+    def add_answers(self, answers: Mapping[str, str]) -> None:
+        """Take in what the closure asked of the world, and what it was answered."""
+        for fact, answer in answers.items():
+            self._put("asked", fact, answer)
+            self.components[fact] = hashlib.sha256(answer.encode()).hexdigest()
+
+    def add_whole(self, name: str, file: str, text: str) -> None:
+        """Take in a file as it stands: what runs in it may read its own text and lines."""
+        self._put("whole", name, file, text)
+        self.components[file] = hashlib.sha256(text.encode()).hexdigest()
 
     def hexdigest(self) -> str:
         return self._whole.hexdigest()

@@ -16,7 +16,7 @@ from kiln.closure.module import SourceModule, Unit
 from kiln.closure.names import ANY, Names, Place
 from kiln.closure.references import Change, Facts, Flow, Job, Summary, ends_of, reached, then
 from kiln.closure.walk import Walk
-from kiln.errors import ClosureError
+from kiln.errors import UncutError
 
 _LIMIT = 2000
 """functions, each as it is called; real projects have a hundred or so"""
@@ -70,6 +70,19 @@ class Effects:
             if touched:
                 yield module, unit, touched
 
+    def of_call(self, module: SourceModule, node: ast.FunctionDef) -> set[Touch]:
+        """What a call of a function may change that is none of its own, whatever it is given."""
+        job = Job(module=module, node=node, later=0, concerned=frozenset())
+        if job not in self._summaries:
+            self._summarize_all([job])
+        summary = self._summaries.get(job, _EMPTY)
+        found = {Touch(place=place, rebinds=True) for place in summary.rebinds}
+        return found | {
+            Touch(place=change.place, rebinds=not change.place[1])
+            for change in summary.changes
+            if change.place[0] and (change.sure or change.place[0] != ANY)
+        }
+
     def _links(self, units: list[tuple[SourceModule, Unit]]) -> Facts:
         """The links of these statements, and of those in other files that bind what they lead to."""
         every, seen, pending = Facts(), set[Place](), list(units)
@@ -94,7 +107,7 @@ class Effects:
             if not isinstance(unit.node, (ast.Import, ast.ImportFrom)):
                 walk.unit(unit.node)
             if len(self._summaries) > _LIMIT:
-                raise ClosureError(
+                raise UncutError(
                     "importing this file calls more functions than can be followed",
                     where=module.position(unit.node),
                     expected=f"at most {_LIMIT}",

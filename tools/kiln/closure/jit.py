@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kiln.closure import scope
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
+from kiln.closure.wrappers import only_launches
 from kiln.errors import ClosureError
 
 JIT = frozenset({"triton.jit", "triton.runtime.jit", "triton.runtime.jit.jit"})
@@ -25,6 +28,10 @@ _DROPPED = frozenset(
 """arguments of triton.jit that say how to launch and to name, not how to compile, or that a build decides itself"""
 
 
+Imports = Mapping[str, ast.Import | ast.ImportFrom]
+"""names that import statements inside a function bind, for the functions in it"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effective:
     """A statement as the slice has it."""
@@ -34,16 +41,16 @@ class Effective:
     """whether it makes a function that Triton compiles"""
 
 
-def effective(project: Project, module: SourceModule, node: ast.stmt) -> Effective:
+def effective(project: Project, module: SourceModule, node: ast.stmt, imports: Imports | None = None) -> Effective:
     """`node` without what only serves the JIT: `@triton.autotune`, `@triton.heuristics`, arguments such as `repr=`.
 
-    Both `@triton.jit` and `f = triton.jit(f)` are known. Raises ClosureError for a jitted function with any other
-    decorator, since that may change what is compiled.
+    Both `@triton.jit` and `f = triton.jit(f)` are known, and decorators above them that only launch. Raises
+    ClosureError for a jitted function with any other decorator, since that may change what is compiled.
     """
     if isinstance(node, ast.FunctionDef):
-        return _function(project, module, node)
+        return _function(project, module, node, imports or {})
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-        value = _unwrapped(project, module, node.value)
+        value = _unwrapped(project, module, node.value, imports or {})
         if value is not None:
             renewed = copy.copy(node)
             renewed.value = value
@@ -56,8 +63,21 @@ def jitted_function(node: ast.expr) -> ast.expr | None:
     return node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
 
 
-def _function(project: Project, module: SourceModule, node: ast.FunctionDef) -> Effective:
-    names = [project.canonical(module, _callee(decorator)) for decorator in node.decorator_list]
+def is_jitted(project: Project, module: SourceModule, node: ast.FunctionDef, imports: Imports) -> bool:
+    """Whether one of a function's decorators is `triton.jit`."""
+    return any(outside_name(project, module, _callee(decorator), imports) in JIT for decorator in node.decorator_list)
+
+
+def outside_name(project: Project, module: SourceModule, node: ast.expr, imports: Imports) -> str | None:
+    """The dotted name outside the project that an expression in a function stands for; see Project.canonical."""
+    path = scope.plain_path(node)
+    if path is None or path[0] not in imports:
+        return project.canonical(module, node, needed=True)
+    return project.canonical_import(module, imports[path[0]], *path, needed=True)
+
+
+def _function(project: Project, module: SourceModule, node: ast.FunctionDef, imports: Imports) -> Effective:
+    names = [outside_name(project, module, _callee(decorator), imports) for decorator in node.decorator_list]
     if not JIT.intersection(names):
         if TUNING.intersection(names):
             raise ClosureError(
@@ -67,14 +87,18 @@ def _function(project: Project, module: SourceModule, node: ast.FunctionDef) -> 
             )
         return Effective(node=node, jitted=False)
     kept: list[ast.expr] = []
+    below = False
     for decorator, name in zip(node.decorator_list, names, strict=True):
         if name in JIT:
             kept.append(_jit(module, decorator))
-        elif name not in TUNING:
+            below = True
+        elif isinstance(decorator, ast.Name) and decorator.id == "staticmethod" and not module.binding("staticmethod"):
+            kept.append(decorator)
+        elif name not in TUNING and (below or not only_launches(project, module, decorator, name)):
             raise ClosureError(
                 f"{node.name} has a decorator that Kiln does not know: @{ast.unparse(_callee(decorator))}",
                 where=module.position(decorator),
-                expected="triton.jit, triton.autotune and triton.heuristics only",
+                expected="triton.jit, triton.autotune and triton.heuristics, and above them what only launches",
                 actual=f"@{ast.unparse(_callee(decorator))}" + (f", which is {name}" if name else ""),
                 remedy="declare a function that carries triton.jit alone, and decorate it where it is launched",
             )
@@ -117,20 +141,20 @@ def _keywords(module: SourceModule, call: ast.Call) -> list[ast.keyword]:
     return [keyword for keyword in call.keywords if keyword.arg in _KEPT]
 
 
-def _unwrapped(project: Project, module: SourceModule, node: ast.expr) -> ast.expr | None:
+def _unwrapped(project: Project, module: SourceModule, node: ast.expr, imports: Imports) -> ast.expr | None:
     """The `triton.jit(X)` in an expression that wraps it for tuning, or None when it is no such thing."""
     if not isinstance(node, ast.Call) or len(node.args) != 1:
         return None
-    if project.canonical(module, node.func) in JIT:
+    if outside_name(project, module, node.func, imports) in JIT:
         return _call(node, node.func, node.args, _keywords(module, node))
     if isinstance(node.func, ast.Call):
-        name = project.canonical(module, node.func.func)
+        name = outside_name(project, module, node.func.func, imports)
         if name in JIT and not node.func.args and not node.keywords:
             keywords = _keywords(module, node.func)
             return _call(node, node.func.func, node.args, keywords)
         if name in TUNING:
             inner = node.args[0]
-            return _unwrapped(project, module, inner) or (inner if isinstance(inner, ast.Name) else None)
+            return _unwrapped(project, module, inner, imports) or (inner if isinstance(inner, ast.Name) else None)
     return None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from kiln.manifest import installed
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -92,10 +94,11 @@ _DECORATORS = frozenset(
 )
 """what may be taken from triton.runtime all the same"""
 
-RUN_TIME = frozenset(
-    {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "open", "vars"}
-)
-"""builtins that reach code, names or files which no reading of the source can tell"""
+RUN_TIME = frozenset({"__import__", "compile", "eval", "exec", "globals", "locals", "vars"})
+"""builtins that reach code and names which no reading of the source can tell"""
+
+READS_MACHINE = frozenset({"breakpoint", "input", "open"})
+"""builtins that reach files and people, who are no part of any fingerprint"""
 
 BY_CHANCE = frozenset({"hash", "id"})
 """builtins whose result differs from run to run, or from one Python to the next"""
@@ -132,10 +135,16 @@ class Refusal:
     reason: str
     remedy: str | None = None
     """what to do, where it is not to write the value into the file"""
+    is_by_value: bool = False
+    """whether a run could tell what is needed"""
 
 
 _FOREIGN = Refusal(
     reason="it is neither Triton nor a file of this project, and need not be installed where kernels are built"
+)
+_ABSENT = Refusal(
+    reason="it is neither Triton, nor a file of this project or of its roots, nor an installed package in Python",
+    remedy="install it into the Python that runs Kiln, declare its folder under `roots`, or write the value out",
 )
 _PROBE = Refusal(
     reason="it asks the machine that builds",
@@ -146,13 +155,14 @@ _UNKNOWN = Refusal(reason="it is not among the names that are known to give the 
 _AS_VALUE = Refusal(
     reason="a module is used as a value, and what is read off it then cannot be seen",
     remedy="read the names that are needed off the module where they are used",
+    is_by_value=True,
 )
 
 
 def refusal(name: str) -> Refusal | None:
     """Why a kernel must not need `name`, the dotted name of a module outside the project or of something in it."""
     if is_foreign(name):
-        return _FOREIGN
+        return _ABSENT if installed.is_candidate(name.partition(".")[0]) else _FOREIGN
     words = name.split(".")
     if words[0] == "triton":
         probes = any(name == probe or name.startswith(f"{probe}.") for probe in _HOST_PROBES)

@@ -29,6 +29,45 @@ class Unit:
     """the statement around it that decides at run time whether, or how far, it runs"""
 
 
+Spot = tuple[int, int]
+"""line and column, as ast counts them, where a statement or an expression begins"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryPath:
+    """How a `try` runs."""
+
+    ran: int
+    """the number of statements in its body that run"""
+    handler: int | None
+    """the `except` that runs then; None where the body ends well, and `else` runs"""
+
+
+Decision = bool | TryPath
+"""what an `if` or a `try` comes to"""
+
+
+def spot(node: ast.AST) -> Spot:
+    """Where a node begins."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+class Conditional(Exception):
+    """A name is needed whose binding depends on a condition that nobody has decided yet."""
+
+    def __init__(
+        self, module: SourceModule, unit: Unit, name: str, at: Position | None = None, via: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(f"{module.file}:{unit.node.lineno}: {name}")
+        self.module = module
+        self.unit = unit
+        self.name = name
+        self.at = at or module.position(unit.node)
+        """where the name is read"""
+        self.via = via
+        """the definitions that lead to it, the kernel first"""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SourceModule:
     """The statements of one file, in the order of the text. Line numbers count from 1."""
@@ -78,11 +117,13 @@ class SourceModule:
 
 
 _LIMIT = 256
-_modules: OrderedDict[tuple[Path, str, bytes], SourceModule] = OrderedDict()
+_modules: OrderedDict[tuple[Path, str, bytes, frozenset[tuple[Spot, Decision]]], SourceModule] = OrderedDict()
 
 
-def load_module(path: Path, file: str) -> SourceModule:
+def load_module(path: Path, file: str, decided: Mapping[Spot, Decision] | None = None) -> SourceModule:
     """Read and index `path`, called `file` in messages. Raises ClosureError if it cannot be read or parsed.
+
+    `decided` says of conditions, by their places, what they come to.
 
     Many kernels share a file, and every image of a kernel shares its closure, so each content is parsed once a process.
     The content is part of the key: a file that is edited while the process lives is read anew.
@@ -96,22 +137,22 @@ def load_module(path: Path, file: str) -> SourceModule:
             actual=str(path),
             remedy="check the path and its permissions",
         ) from None
-    key = (path, file, content)
+    key = (path, file, content, frozenset((decided or {}).items()))
     if key in _modules:
         _modules.move_to_end(key)
         return _modules[key]
-    module = index(content, path, file)
+    module = index(content, path, file, decided)
     _modules[key] = module
     if len(_modules) > _LIMIT:
         _modules.popitem(last=False)
     return module
 
 
-def index(content: bytes, path: Path, file: str) -> SourceModule:
+def index(content: bytes, path: Path, file: str, decided: Mapping[Spot, Decision] | None = None) -> SourceModule:
     """Parse `content` and list its module-level statements. Raises ClosureError at the place that does not parse."""
     lines = tuple(_decode(content, file).split("\n"))
     tree = _parse(content, file)
-    collector = _Collector()
+    collector = _Collector(decided=decided or {})
     collector.collect(tree.body, (), None)
     units = tuple(
         Unit(
@@ -225,23 +266,50 @@ class _Collector:
     It collects while it goes down, so it is not frozen.
     """
 
+    decided: Mapping[Spot, Decision]
     statements: list[_Statement] = field(default_factory=list)
     dead: dict[str, int] = field(default_factory=dict)
 
     def collect(self, body: list[ast.stmt], inside: tuple[ast.stmt, ...], undecided: ast.stmt | None) -> None:
         for node in body:
+            known = self.decided.get(spot(node))
             if isinstance(node, ast.If):
                 value = decide(node.test)
+                if value is None and isinstance(known, bool):
+                    value = known
                 if value is None:
                     for branch in (node.body, node.orelse):
                         self.collect(branch, (*inside, node), undecided or node)
                 else:
                     live, dead = (node.body, node.orelse) if value else (node.orelse, node.body)
                     self.collect(live, (*inside, node), undecided)
-                    for statement in dead:
-                        self.dead.update(dict.fromkeys(scope.binds(statement), statement.lineno))
-                continue
-            decides = isinstance(node, (ast.Try, ast.Match)) or type(node).__name__ == "TryStar"
-            self.statements.append(
-                _Statement(node=node, inside=inside, undecided=undecided or (node if decides else None))
-            )
+                    self.leave(dead)
+            elif isinstance(node, ast.Try) and isinstance(known, TryPath):
+                self.collect_try(node, known, (*inside, node), undecided)
+            else:
+                decides = isinstance(node, (ast.Try, ast.Match)) or type(node).__name__ == "TryStar"
+                self.statements.append(
+                    _Statement(node=node, inside=inside, undecided=undecided or (node if decides else None))
+                )
+
+    def collect_try(
+        self, node: ast.Try, path: TryPath, inside: tuple[ast.stmt, ...], undecided: ast.stmt | None
+    ) -> None:
+        handlers = [handler.body for handler in node.handlers]
+        ended_well = path.handler is None
+        self.collect(node.body[: path.ran], inside, undecided)
+        self.leave(node.body[path.ran :])
+        for number, body in enumerate(handlers):
+            if number == path.handler:
+                self.collect(body, inside, undecided)
+            else:
+                self.leave(body)
+        if ended_well:
+            self.collect(node.orelse, inside, undecided)
+        else:
+            self.leave(node.orelse)
+        self.collect(node.finalbody, inside, undecided)
+
+    def leave(self, dead: list[ast.stmt]) -> None:
+        for statement in dead:
+            self.dead.update(dict.fromkeys(scope.binds(statement), statement.lineno))

@@ -7,8 +7,8 @@ import builtins
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kiln.closure import jit, library, scope
-from kiln.closure.module import SourceModule
+from kiln.closure import jit, library, scope, stars
+from kiln.closure.module import SourceModule, Unit
 from kiln.closure.resolve import Definition, Location, Missing, Outside, Project, alias_of, bound_by
 from kiln.errors import ClosureError
 
@@ -113,9 +113,9 @@ class Names:
         while (module.file, name) not in seen:
             seen.add((module.file, name))
             self.modules[module.file] = module
-            units = module.binding(name)
+            units, known = self._binding(module, name)
             if not units:
-                known = hasattr(builtins, name) and not module.stars
+                known = known and hasattr(builtins, name)
                 return Builtin(name=name, attributes=attributes) if known else Outside(dotted=f"?.{name}")
             found = _import(units[-1].node, name)
             if found is None:
@@ -125,6 +125,14 @@ class Names:
                 return end
             module, name, attributes = end.module, end.name, end.attributes
         return Outside(dotted=f"?.{name}")
+
+    def _binding(self, module: SourceModule, name: str) -> tuple[tuple[Unit, ...], bool]:
+        """The units that bind a name, and whether there can be no others."""
+        try:
+            units = self.project.binding(module, name)
+            return units, all(stars.brings(self.project, module, star, name) is not None for star in module.stars)
+        except ClosureError:
+            return module.binding(name), False
 
     def through(
         self, module: SourceModule, node: ast.Import | ast.ImportFrom, name: str, attributes: tuple[str, ...]

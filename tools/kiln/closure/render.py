@@ -5,18 +5,29 @@ from __future__ import annotations
 import ast
 import tokenize
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kiln.closure.module import SourceModule, Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trim:
+    """A piece inside of a kept statement that the slice has otherwise: a statement, a decorator, or an expression."""
+
+    node: ast.AST
+    text: str | None
+    """what stands in its place; None for nothing, where a statement or a decorator goes"""
 
 
 def render(
     module: SourceModule,
     kept: Mapping[int, ast.stmt | Sequence[str]],
     blanked: Mapping[int, Sequence[ast.expr]] | None = None,
+    trims: Mapping[int, Sequence[Trim]] | None = None,
 ) -> str:
     """The slice of `module`; `kept` maps a unit's index to its statement, or to import statements to write for it.
 
-    `blanked` maps it to the annotations of the statement that are not to be there.
+    `blanked` maps it to the annotations of the statement that are not to be there, `trims` to what else is otherwise.
 
     Original lines keep their numbers, so that a traceback, a diagnostic and debug information name the place in the
     user's file. A condition that was decided is written `if True:`, which keeps the indentation of what stands in it.
@@ -25,6 +36,7 @@ def render(
     for index in sorted(kept):
         page.put(module.units[index], kept[index])
         page.blank((blanked or {}).get(index, ()), module.units[index].node)
+        page.trim((trims or {}).get(index, ()))
     return "\n".join(page.lines).rstrip("\n") + "\n"
 
 
@@ -53,12 +65,15 @@ class _Page:
         if not inside:
             return ""
         outer = self.open_blocks(inside[-1], inside[:-1])
-        block = next(body for body in (inside[-1].body, inside[-1].orelse) if node in body)  # type: ignore[attr-defined]
+        block = next(block for block in _blocks(inside[-1]) if node in block)
         indent = self.prefix(block[0])
         if indent is None or indent == outer:
             # `if True: x = 1` in one line, or an `elif`, which is an `if` of the same depth in an `else`.
             return outer
-        self.lines[inside[-1].lineno - 1] = f"{outer}if True:"
+        # Of a `try` more than one block may be kept; the line before the first statement in `else` is free.
+        is_first = isinstance(inside[-1], ast.If) or block is inside[-1].body  # type: ignore[attr-defined]
+        line = inside[-1].lineno if is_first else _begin(block[0])[0] - 1
+        self.lines[line - 1] = f"{outer}if True:"
         return indent
 
     def prefix(self, node: ast.stmt) -> str | None:
@@ -91,11 +106,34 @@ class _Page:
                 left, right = left - 1, right + 1
             self.space(tokens[left - 1].start, tokens[right].end, first)
 
+    def trim(self, trims: Sequence[Trim]) -> None:
+        """Replace pieces, the last one first: what stands before a piece keeps its columns."""
+        for trim in sorted(trims, key=lambda trim: _begin(trim.node), reverse=True):
+            line, offset = _begin(trim.node)
+            begin = self.place(line, offset)
+            end = self.place(getattr(trim.node, "end_lineno", line), getattr(trim.node, "end_col_offset", offset))
+            before, after = self.lines[begin[0] - 1][: begin[1]], self.lines[end[0] - 1][end[1] :]
+            # A decorator stands behind its `@`; a comment behind a piece goes with it.
+            is_alone = before.strip() in ("", "@") and (not after.strip() or after.lstrip().startswith("#"))
+            if is_alone:
+                self.lines[begin[0] - 1 : end[0]] = [""] * (end[0] - begin[0] + 1)
+                self.lines[begin[0] - 1] = f"{before}{trim.text}" if trim.text is not None else ""
+            else:
+                self.space(begin, end, 0)
+                text = "pass" if trim.text is None else trim.text
+                # A text that is longer than the piece pushes the rest of the line on.
+                width = end[1] - begin[1] - len(text) if after.strip() else 0
+                tail = " " * width + after if begin[0] == end[0] else "\\"
+                self.lines[begin[0] - 1] = f"{before}{text}{tail}"
+
     def space(self, begin: tuple[int, int], end: tuple[int, int], first: int) -> None:
         """Spaces from one place to another; lines are counted from `first`. A backslash keeps the lines together."""
+        text = self.lines[first + begin[0] - 1]
+        indent = text[: len(text) - len(text.lstrip())]
         for row in range(begin[0], end[0] + 1):
             line = self.lines[first + row - 1]
-            kept = line[: begin[1]] if row == begin[0] else ""
+            # Triton takes off the indentation that all lines of a function share.
+            kept = line[: begin[1]] if row == begin[0] else indent
             if row < end[0]:
                 self.lines[first + row - 1] = f"{kept}\\"
             else:
@@ -108,3 +146,17 @@ class _Page:
     def write(self, line: int, indent: str, text: str) -> None:
         present = self.lines[line - 1]
         self.lines[line - 1] = f"{present}; {text}" if present else f"{indent}{text}"
+
+
+def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of an `if` or a `try`."""
+    if isinstance(node, ast.Try):
+        return [node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody]
+    assert isinstance(node, ast.If)
+    return [node.body, node.orelse]
+
+
+def _begin(node: ast.AST) -> tuple[int, int]:
+    """Line and column, in bytes, where a node begins; a definition begins with its first decorator."""
+    first = min([*getattr(node, "decorator_list", ()), node], key=lambda part: part.lineno)
+    return first.lineno, first.col_offset

@@ -7,12 +7,17 @@ import hashlib
 import keyword
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from kiln.closure.module import SourceModule, Unit, load_module
+from kiln.closure import stars
+from kiln.closure.module import Conditional, Decision, SourceModule, Spot, Unit, load_module
+from kiln.closure.roots import Roots
 from kiln.closure.scope import plain_path
 from kiln.errors import ClosureError
+from kiln.manifest import installed
 
 PACKAGE = "kiln_slice"
 """the package that slices of project files are modules of"""
@@ -30,7 +35,7 @@ class Location:
     """A module or package of the project."""
 
     parts: tuple[str, ...]
-    """its path below the root without `.py` or `__init__.py`"""
+    """its name in parts, without `.py` or `__init__.py`"""
     path: Path | None
     """None for a folder without `__init__.py`"""
 
@@ -81,33 +86,63 @@ def parts_of(file: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """The folder that kernels.yaml stands in: absolute imports are looked up there and beside the importing file."""
+    """The folders that imports are looked up in.
+
+    An absolute import is looked up in the importing file's own root and beside the file, then in the folder of
+    kernels.yaml, in the other roots, and in installed packages; one in an installed package, in such packages only.
+    """
 
     root: Path
+    """the folder that kernels.yaml stands in"""
+    roots: tuple[str, ...] = ()
+    """further folders, relative to it, which may lead out of it: `../third_party/flash`"""
+    decided: Mapping[str, Mapping[Spot, Decision]] = field(default_factory=dict)
+    """file -> where an `if` or `try` begins at module level -> what it comes to"""
+    is_cut: bool = False
+    """whether a needed name raises Conditional where a condition that is not decided binds it; the last binding counts
+    otherwise"""
+
+    @cached_property
+    def folders(self) -> Roots:
+        """The same folders with those of installed packages, and what files are called."""
+        return Roots(root=self.root, others=self.roots)
+
+    def adopt(self, dotted: str) -> bool:
+        """Follow imports into the installed package of a module from now on; False when there is none.
+
+        To be asked where something of the package is needed: what nobody needs makes no difference, there or not.
+        """
+        return self.folders.adopt(dotted)
 
     def open(self, path: Path) -> SourceModule:
         """The module in the file `path`. Raises ClosureError if it lies outside the project or does not parse."""
-        try:
-            real = path.resolve().relative_to(self.root.resolve())
-            # As the project spells it, where links may stand for folders; a path by another way is spelled by its own.
-            file = (path.relative_to(self.root) if path.is_relative_to(self.root) else real).as_posix()
-        except ValueError:
-            raise ClosureError(
-                "the file lies outside the project",
-                where=str(path),
-                expected=f"a file below {self.root}, links followed",
-                actual=str(path.resolve()),
-                remedy="move or copy it into the project",
-            ) from None
-        return load_module(path, file)
+        file = self.folders.name(path)
+        return load_module(path, file, self.decided.get(file))
 
     def locate(self, parts: tuple[str, ...]) -> Location | None:
         """The module of that name, in Python's order: a package, a file, a folder."""
-        folder = self.root.joinpath(*parts)
-        for path in (folder / "__init__.py", *([folder.with_name(f"{parts[-1]}.py")] if parts else ())):
+        found = [location for path in self.folders.paths(parts) if (location := self._at(path)) is not None]
+        return next((location for location in found if location.path is not None), found[0] if found else None)
+
+    def _at(self, folder: Path) -> Location | None:
+        """The module whose path without `.py` or `__init__.py` is `folder`."""
+        parts, base = self.folders.spelled(folder), self.folders.base_of(folder)
+        if parts is None or base is None:
+            return None
+        for path in (
+            folder / "__init__.py",
+            *([folder.with_name(f"{folder.name}.py")] if folder != base.folder else ()),
+        ):
             if path.is_file():
                 return Location(parts=parts, path=path)
         return Location(parts=parts, path=None) if folder.is_dir() else None
+
+    def needed(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> Imported:
+        """What one name of an import statement is bound to, which is needed: an installed package is read for it."""
+        imported = self.imported(importer, node, alias)
+        if isinstance(imported.module, Outside) and self.adopt(imported.module.dotted):
+            return self.imported(importer, node, alias)
+        return imported
 
     def imported(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> Imported:
         """What one name of an import statement is bound to.
@@ -116,31 +151,45 @@ class Project:
         for one that it has only in part.
         """
         if isinstance(node, ast.ImportFrom):
-            module = self._module(importer, node, node.module or "", node.level)
-            return Imported(module=module, names=(alias.name,))
+            find = self._relative if node.level else self._absolute
+            return Imported(module=find(importer, node, node.module or ""), names=(alias.name,))
         name = alias.name if alias.asname else alias.name.partition(".")[0]
-        return Imported(module=self._module(importer, node, name, 0), names=())
+        return Imported(module=self._absolute(importer, node, name), names=())
 
-    def _module(self, importer: SourceModule, node: ast.stmt, name: str, level: int) -> Outside | Location:
-        folder = tuple(importer.file.split("/")[:-1])
-        words = tuple(name.split(".")) if name else ()
-        if level:
-            if level - 1 > len(folder):
-                raise ClosureError(
-                    f"the relative import `{ast.unparse(node)}` leads out of the project",
-                    where=importer.position(node),
-                    expected=f"a module below {self.root}",
-                    remedy="move the imported file into the project",
-                )
-            base = folder[: len(folder) - level + 1]
-            found = self.locate(base + words)
-            if found is None:
-                raise self._not_there(importer, node, [base + words])
-            return found
+    def _path(self, module: SourceModule) -> Path:
+        """The path of a module below its root: a link may lead to the file by another one."""
+        if self.folders.base_of(module.path) is not None:
+            return module.path
+        return next(self.folders.paths(tuple(module.file.split("/"))))
+
+    def _relative(self, importer: SourceModule, node: ast.ImportFrom, name: str) -> Location:
+        above = self._path(importer).parents
+        folder = above[min(node.level, len(above)) - 1]
+        base = self.folders.base_of(folder)
+        if base is None or (base.is_installed and folder == base.folder):
+            raise ClosureError(
+                f"the relative import `{ast.unparse(node)}` leads out of the project",
+                where=importer.position(node),
+                expected=f"a module below {' or '.join(str(each.folder) for each in self.folders.bases)}",
+                remedy="move the imported file into the project, or declare a root above both under `roots`",
+            )
+        path = folder.joinpath(*name.split(".")) if name else folder
+        found = self._at(path)
+        if found is None:
+            raise self._not_there(importer, node, [path])
+        return found
+
+    def _absolute(self, importer: SourceModule, node: ast.stmt, name: str) -> Outside | Location:
+        words = tuple(name.split("."))
         if words[0] == "triton" or words[0] in sys.stdlib_module_names:
             return Outside(dotted=name)
-        bases = [(), folder] if folder else [()]
-        locations = [location for base in bases if (location := self.locate(base + words)) is not None]
+        path = self._path(importer)
+        own = self.folders.base_of(path)
+        if own is not None and own.is_installed:
+            self.adopt(importer.file.split("/")[1].removesuffix(".py"))
+            return self._installed(words) or Outside(dotted=name)
+        near = dict.fromkeys([*([own.folder] if own is not None else []), path.parent])
+        locations = [location for folder in near if (location := self._at(folder.joinpath(*words))) is not None]
         if len(locations) == 2 and None not in (locations[0].path, locations[1].path):
             raise ClosureError(
                 f"`{ast.unparse(node)}` could mean two files",
@@ -149,18 +198,36 @@ class Project:
                 actual=" and ".join(str(location.path) for location in locations),
                 remedy="write it as a relative import, or rename one of them",
             )
+        folders = dict.fromkeys([*near, *(base.folder for base in self.folders.bases)])
+        locations += [
+            location
+            for folder in folders
+            if folder not in near and (location := self._at(folder.joinpath(*words))) is not None
+        ]
+        # A plain folder is only a namespace; a file wins over it.
+        files = [location for location in locations if location.path is not None]
+        if files:
+            return files[0]
+        tops = [location for folder in folders if (location := self._at(folder / words[0])) is not None]
+        is_shadowed = any(location.path is not None for location in tops)
+        if not is_shadowed and self.folders.homes(words[0]):
+            return self._installed(words) or Outside(dotted=name)
         if locations:
-            # A plain folder is only a namespace; a file wins over it.
-            return next((location for location in locations if location.path is not None), locations[0])
-        if any(self.locate((*base, words[0])) is not None for base in bases):
-            raise self._not_there(importer, node, [base + words for base in bases])
+            return locations[0]
+        if tops:
+            raise self._not_there(importer, node, [folder.joinpath(*words) for folder in folders])
         return Outside(dotted=name)
 
-    def _not_there(self, importer: SourceModule, node: ast.stmt, tried: list[tuple[str, ...]]) -> ClosureError:
+    def _installed(self, words: tuple[str, ...]) -> Location | None:
+        """The module of an installed package that imports are followed into."""
+        return self.locate((installed.FOLDER, *words)) if words[0] in self.folders.adopted else None
+
+    def _not_there(self, importer: SourceModule, node: ast.stmt, tried: Sequence[Path]) -> ClosureError:
+        names = [f"{'/'.join(self.folders.spelled(path) or (str(path),))}.py" for path in tried]
         return ClosureError(
             f"`{ast.unparse(node)}` names a module that the project does not have",
             where=importer.position(node),
-            expected=" or ".join(f"{'/'.join(parts)}.py" for parts in tried),
+            expected=" or ".join(dict.fromkeys(names)),
             remedy="check the name; only files of the project can be cut",
         )
 
@@ -175,20 +242,21 @@ class Project:
                 module = self.open(location.path)
                 # `from . import x` in a package's own `__init__.py` binds x there, and gets the module.
                 is_own = module.path == importer.path and below is not None
-                if module.binding(path[0]) and not is_own:
+                if self.binding(module, path[0]) and not is_own:
                     return Definition(module=module, name=path[0], attributes=path[1:])
             if below is None:
                 return Missing(location=location, name=path[0])
             location, path = below, path[1:]
         return location
 
-    def canonical(self, module: SourceModule, node: ast.expr) -> str | None:
+    def canonical(self, module: SourceModule, node: ast.expr, *, needed: bool = False) -> str | None:
         """The dotted name outside the project that an expression stands for: `triton.jit` for a `jit` imported from it.
 
-        Imports and plain renamings (`jit = triton.jit`) are followed, across files as well. None for anything else.
+        Imports and plain renamings (`jit = triton.jit`) are followed, across files as well; into an installed package
+        that nothing needed before, if this is `needed`. None for anything else.
         """
         path = plain_path(node)
-        return None if path is None else self.canonical_path(module, *path)
+        return None if path is None else self.canonical_path(module, *path, needed=needed)
 
     def canonical_path(
         self,
@@ -196,27 +264,68 @@ class Project:
         name: str,
         attributes: tuple[str, ...],
         seen: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        needed: bool = False,
     ) -> str | None:
-        """The same for a name and the attributes that are read off it."""
-        units = module.binding(name)
+        """The same for a name and the attributes that are read off it.
+
+        Raises Conditional for one that is `needed` in a cut, where a condition decides what it stands for.
+        """
+        units = self.binding(module, name)
         if not units or (module.file, name) in seen:
             return None
+        if needed and self.is_cut and units[-1].undecided is not None:
+            raise Conditional(module, units[-1], name)
         seen |= {(module.file, name)}
         node = units[-1].node
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imported = self.imported(module, node, alias_of(node, name))
-            path = (*imported.names, *attributes)
-            if isinstance(imported.module, Outside):
-                return ".".join((imported.module.dotted, *path))
-            end = self.follow(imported.module, path, module)
-            return (
-                self.canonical_path(end.module, end.name, end.attributes, seen) if isinstance(end, Definition) else None
-            )
+            return self.canonical_import(module, node, name, attributes, seen, needed=needed)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             path_of_value = plain_path(node.value)
             if path_of_value is not None:
-                return self.canonical_path(module, path_of_value[0], path_of_value[1] + attributes, seen)
+                return self.canonical_path(module, path_of_value[0], path_of_value[1] + attributes, seen, needed=needed)
         return None
+
+    def canonical_import(
+        self,
+        module: SourceModule,
+        node: ast.Import | ast.ImportFrom,
+        name: str,
+        attributes: tuple[str, ...],
+        seen: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        needed: bool = False,
+    ) -> str | None:
+        """The same for a name as the import statement `node` binds it, wherever in `module` that stands."""
+        imported = (self.needed if needed else self.imported)(module, node, alias_of(node, name))
+        path = (*imported.names, *attributes)
+        if isinstance(imported.module, Outside):
+            return ".".join((imported.module.dotted, *path))
+        end = self.follow(imported.module, path, module)
+        if not isinstance(end, Definition):
+            return None
+        return self.canonical_path(end.module, end.name, end.attributes, seen, needed=needed)
+
+    def binding(self, module: SourceModule, name: str) -> tuple[Unit, ...]:
+        """The units of a file that bind a name, star imports that bring it among them."""
+        return stars.binding(self, module, name)
+
+    @cached_property
+    def stars(self) -> dict[tuple[SourceModule, str], tuple[Unit, ...]]:
+        """What has been found of that."""
+        return {}
+
+    def module_at(self, module: SourceModule, name: str, attributes: tuple[str, ...]) -> SourceModule | None:
+        """The project's module that a name, and the attributes that are read off it, stand for."""
+        units = module.binding(name)
+        node = units[-1].node if units else None
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            return None
+        imported = self.imported(module, node, alias_of(node, name))
+        if isinstance(imported.module, Outside):
+            return None
+        end = self.follow(imported.module, (*imported.names, *attributes), module)
+        return self.open(end.path) if isinstance(end, Location) and end.path is not None else None
 
 
 def alias_of(node: ast.Import | ast.ImportFrom, name: str) -> ast.alias:

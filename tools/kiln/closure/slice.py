@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kiln.closure import jit
 from kiln.closure.annotations import is_foreign
-from kiln.closure.cutter import Cutter, Want, headline, undecided_error
+from kiln.closure.cutter import Cutter
+from kiln.closure.decisions import Decisions, Refused
 from kiln.closure.digest import Digests
-from kiln.closure.module import SourceModule
+from kiln.closure.entry import bodies, find
+from kiln.closure.kept import Want
+from kiln.closure.module import Conditional, SourceModule
 from kiln.closure.render import render
-from kiln.closure.resolve import Project, is_import, parts_of, synthetic_name
-from kiln.errors import ClosureError, Position, did_you_mean
+from kiln.closure.resolve import PACKAGE, Project, parts_of, synthetic_name
+from kiln.closure.whole import collect, tree
+from kiln.closure.world import World
+from kiln.errors import ClosureError, Position, UncutError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,140 +43,125 @@ class SlicedModule:
     text: str
     """Python source; every kept statement stands at its original lines"""
 
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is cut out of the file, under a name of its own, or the whole file under its own."""
+        return self.name.partition(".")[0] == PACKAGE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Closure:
     """A Triton function with all of the project's code that it needs, and nothing else of it. Pickles."""
 
     function: str
+    """as kernels.yaml names it: `kernel`, `Ops.kernel`, `make_kernel.kernel`"""
     position: Position
     """of its `def`"""
+    entry: str
+    """the name of its `def`, which the image's symbol has"""
     modules: tuple[SlicedModule, ...]
     """the function's own first, then the others by file"""
     parameters: tuple[FunctionParameter, ...]
+    factory: str | None = None
+    """the function on the path to it that makes it, and has to be called for that"""
+    factory_parameters: tuple[FunctionParameter, ...] = ()
+    """what kernels.yaml gives that function, as far as the kernel depends on it"""
     sources: tuple[Path, ...]
     """the files that the slice is cut from, in the order of `modules`"""
     digest: str
     """sha256, of everything in the slice that can change what is compiled"""
     components: Mapping[str, str]
     """`kernels/softmax.py:softmax_kernel` -> digest of that definition alone"""
+    asked: tuple[str, ...] = ()
+    """what of the world it depends on: `backend`, `arch`, `environment NAME`; see kiln.closure.world"""
+    uncut: str | None = None
+    """why the modules are whole files under their own names, where the kernel could not be cut out of them"""
+
+    @property
+    def warning(self) -> str | None:
+        """What people should know of a kernel that could not be cut."""
+        if self.uncut is None:
+            return None
+        files = dict.fromkeys(module.file for module in self.modules)
+        return (
+            f"{self.modules[0].file} is imported as it stands to compile {self.function}, and an edit of "
+            f"{'any line of it' if len(files) == 1 else 'any line of ' + ', '.join(files)} compiles it again. "
+            f"What else it reads while it is imported does not. It could not be cut out:\n{self.uncut}"
+        )
 
 
-def cut(source: Path, function: str, *, root: Path, where: Position | None) -> Closure:
-    """The closure of `function` in the file `source`, which lies below the folder `root`. Nothing is executed.
+def cut(
+    source: Path,
+    function: str,
+    *,
+    root: Path,
+    roots: tuple[str, ...] = (),
+    functions: tuple[str, ...] = (),
+    world: World | None = None,
+    where: Position | None,
+) -> Closure:
+    """The closure of `function` in the file `source`. Nothing is executed.
 
-    `where` is the place that names the function, such as its line in kernels.yaml.
+    The file lies below the folder `root`, below one of the `roots`, which are relative to it, or in an installed
+    package. `function` may lead into a class or a function: `Ops.kernel`, `make_kernel.kernel`. `functions` are names
+    of that file that are given to the kernel as constants. `world` is what the code may ask of the machine that it runs
+    on; without one it may ask nothing. `where` is the place that names the function, such as its line in kernels.yaml.
 
     The reading is static. What the kernel's files do to its objects when they are imported is kept, through aliases and
-    calls too; what a module does to them that is imported for nothing but that is not seen.
+    calls too; what a module does to them that is imported for nothing but that is not seen. Where only a run can follow
+    the code, the file is taken as a whole, with all that it imports of the project; `uncut` then says why.
 
-    Raises ClosureError when the function is not there or is no Triton function, when it needs a module that may be
-    missing where kernels are built, and when a name that it needs is bound by code which only a run can follow.
+    Raises ClosureError when the function is not there or is no Triton function, and when it needs a module that may be
+    missing where kernels are built.
     """
-    project = Project(root=root)
-    module = project.open(source)
-    cutter = Cutter(project)
+    decisions = Decisions(world=world)
     try:
-        definition = _find(project, module, function, where)
-        cutter.need(Want(module=module, name=function, at=module.position(definition)))
-        cutter.follow()
-        return _closure(cutter, module, function, definition)
+        while True:
+            project = Project(root=root, roots=roots, decided=decisions.branches, is_cut=True)
+            module = project.open(source)
+            try:
+                try:
+                    return _slice(project, decisions, module, function, functions, where)
+                except Conditional as met:
+                    decisions.decide(project, met)
+                except Refused as refused:
+                    decisions.fold(project, refused)
+            except UncutError as reason:
+                return _whole(project, module, function, reason)
     except RecursionError:
         raise ClosureError(
             f"an expression that {function} needs is nested too deeply to be read",
-            where=module.file,
+            where=source.name,
             remedy="break it into several statements",
         ) from None
 
 
-def _find(project: Project, module: SourceModule, function: str, where: Position | None) -> ast.FunctionDef:
-    """The `def` behind `function`, which must make a jitted function."""
-    if not module.binding(function):
-        raise _no_function(module, function, where)
-    last = module.binding(function)[-1]
-    position = module.position(last.node)
-    if last.undecided is not None:
-        raise undecided_error(module, last, function, where or position, ())
-    if is_import(last):
-        raise ClosureError(
-            f"{function} is imported into {module.file}, not defined there",
-            where=position,
-            expected="the file that defines the function",
-            actual=ast.unparse(last.node),
-            remedy="declare the defining file as the kernel's source",
-        )
-    made = jit.effective(project, module, last.node)
-    definition = _definition(project, module, made.node, last.index)
-    jitted = made.jitted or (definition is not None and jit.effective(project, module, definition).jitted)
-    if definition is None or not jitted:
-        raise ClosureError(
-            f"{function} is not a Triton function",
-            where=position,
-            expected=f"@triton.jit above the def, or {function} = triton.jit(...) of a function in the same file",
-            actual=headline(last.node),
-            remedy="decorate it with @triton.jit",
-        )
-    for unusable in (definition.args.vararg, definition.args.kwarg):
-        if unusable is not None:
-            raise ClosureError(
-                f"{function} takes a variable number of arguments, *{unusable.arg}",
-                where=module.position(unusable),
-                expected="named parameters, since a signature gives a type to each",
-                remedy="name the parameters one by one",
-            )
-    return definition
-
-
-def _definition(project: Project, module: SourceModule, node: ast.stmt, before: int) -> ast.FunctionDef | None:
-    """The def that a statement makes its name stand for, through `triton.jit(f)` and plain renaming."""
-    if isinstance(node, ast.FunctionDef):
-        return node
-    if not isinstance(node, ast.Assign):
-        return None
-    value = jit.jitted_function(node.value) or node.value
-    if not isinstance(value, ast.Name):
-        return None
-    earlier = [unit for unit in module.binding(value.id) if unit.index < before]
-    if not earlier:
-        return None
-    return _definition(project, module, jit.effective(project, module, earlier[-1].node).node, earlier[-1].index)
-
-
-def _no_function(module: SourceModule, function: str, where: Position | None) -> ClosureError:
-    functions = [unit.node.name for unit in module.units if isinstance(unit.node, ast.FunctionDef)]
-    for unit in module.units:
-        for child in ast.walk(unit.node):
-            if isinstance(child, ast.FunctionDef) and child.name == function:
-                return ClosureError(
-                    f"{function} is not at module level, but inside the statement in line {unit.node.lineno}",
-                    where=module.position(child),
-                    expected="a function at module level",
-                    actual=headline(unit.node),
-                    remedy="move the function out to module level",
-                )
-    if function in module.dead:
-        return ClosureError(
-            f"{function} is defined only in a branch that never runs",
-            where=Position(file=module.file, line=module.dead[function]),
-            remedy="move the function out of the condition",
-        )
-    return ClosureError(
-        f"{module.file} has no function {function!r}",
-        where=where or module.file,
-        expected=f"one of {', '.join(functions)}" if functions else "a function, and the file defines none",
-        actual=function,
-        remedy=did_you_mean(function, functions)
-        or "check the name; functions inside others or in classes do not count",
-    )
-
-
-def _closure(cutter: Cutter, module: SourceModule, function: str, definition: ast.FunctionDef) -> Closure:
+def _slice(
+    project: Project,
+    decisions: Decisions,
+    module: SourceModule,
+    function: str,
+    functions: tuple[str, ...],
+    where: Position | None,
+) -> Closure:
+    cutter = Cutter(project, decisions)
+    entry = find(cutter.names, module, function, where)
+    name, *path = function.split(".")
+    at = entry.module.position(entry.definition)
+    if entry.factory is None:
+        cutter.need(Want(module=module, name=name, attributes=tuple(path), at=at))
+    else:
+        cutter.need(Want(module=module, name=name, made=path[-1], at=at))
+    for given in functions:
+        first, *rest = given.split(".")
+        cutter.need(Want(module=module, name=first, attributes=tuple(rest), at=where or at))
+    cutter.follow()
     files = sorted(cutter.kept.values(), key=lambda kept: (kept.module is not module, kept.module.file))
     modules = tuple(
         SlicedModule(
             name=synthetic_name(parts_of(kept.module.file)),
             file=kept.module.file,
-            text=render(kept.module, kept.content(), kept.blanked),
+            text=render(kept.module, kept.content(), kept.blanked, kept.trims),
         )
         for kept in files
     )
@@ -186,18 +176,72 @@ def _closure(cutter: Cutter, module: SourceModule, function: str, definition: as
     digests = Digests(function=function)
     for sliced in modules:
         digests.add(sliced.name, sliced.file, sliced.text)
+    digests.add_answers(decisions.answers())
+    given_to: tuple[FunctionParameter, ...] = ()
+    if entry.factory is not None:
+        made = cutter.parts.made_by(module, module.binding(name)[-1])
+        every = _parameters(project, module, made.node, made.needed)
+        given_to = tuple(replace(each, has_default=each.has_default and each.name not in made.asked) for each in every)
     return Closure(
         function=function,
-        position=module.position(definition),
+        position=at,
+        entry=entry.definition.name,
         modules=modules,
-        parameters=tuple(_parameters(cutter.project, module, definition)),
+        parameters=tuple(_parameters(project, entry.module, entry.definition)),
+        factory=entry.factory.name if entry.factory is not None else None,
+        factory_parameters=given_to,
+        asked=tuple(sorted(decisions.asked)),
         sources=tuple(kept.module.path for kept in files),
         digest=digests.hexdigest(),
         components=digests.components,
     )
 
 
-def _parameters(project: Project, module: SourceModule, node: ast.FunctionDef) -> Iterable[FunctionParameter]:
+def _whole(project: Project, module: SourceModule, function: str, reason: UncutError) -> Closure:
+    """The closure of a function whose file is imported as it stands. Raises `reason` where that is no way either."""
+    try:
+        files = collect(project, module)
+    except ClosureError:
+        raise reason from None
+    around: list[ast.stmt] = tree(module).body
+    found: list[ast.FunctionDef | ast.ClassDef] = []
+    for word in function.split("."):
+        named = [node for node in bodies(around) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+        named = [node for node in named if node.name == word]
+        if not named:
+            raise reason
+        found.append(named[-1])
+        around = named[-1].body
+    definition, factories = found[-1], [node for node in found[:-1] if isinstance(node, ast.FunctionDef)]
+    if not isinstance(definition, ast.FunctionDef) or len(factories) > 1:
+        raise reason
+    digests = Digests(function=function)
+    for file in files:
+        digests.add_whole(file.name, file.module.file, file.text)
+    return Closure(
+        function=function,
+        position=module.position(definition),
+        entry=definition.name,
+        modules=tuple(SlicedModule(name=file.name, file=file.module.file, text=file.text) for file in files),
+        parameters=tuple(_parameters(project, module, definition)),
+        factory=factories[0].name if factories else None,
+        factory_parameters=tuple(_parameters(project, module, factories[0])) if factories else (),
+        sources=tuple(dict.fromkeys(file.module.path for file in files)),
+        digest=digests.hexdigest(),
+        components=digests.components,
+        uncut=str(reason),
+    )
+
+
+def _parameters(
+    project: Project, module: SourceModule, node: ast.FunctionDef, names: Container[str] | None = None
+) -> Iterable[FunctionParameter]:
+    """A function's parameters, or those in `names`."""
+    every = _all_parameters(project, module, node)
+    return (parameter for parameter in every if names is None or parameter.name in names)
+
+
+def _all_parameters(project: Project, module: SourceModule, node: ast.FunctionDef) -> Iterable[FunctionParameter]:
     positional = [*node.args.posonlyargs, *node.args.args]
     defaults = len(positional) - len(node.args.defaults)
     for number, argument in enumerate(positional):

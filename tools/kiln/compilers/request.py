@@ -9,7 +9,7 @@ from kiln.closure.slice import Closure
 from kiln.digests import digest_json
 from kiln.errors import ManifestError, Position
 from kiln.manifest.interface import Interface
-from kiln.manifest.model import Image, Value
+from kiln.manifest.model import Image
 from kiln.toolchain.targets import Target
 
 ENVIRONMENT = {"TRITON_DISABLE_LINE_INFO": "1"}
@@ -27,7 +27,7 @@ class CompileRequest:
     target: Target
     closure: Closure
     interface: Interface
-    options: Mapping[str, Value]
+    options: Mapping[str, int]
     declared: Position
     """the kernel in kernels.yaml, for messages"""
 
@@ -106,7 +106,9 @@ def components(request: CompileRequest) -> dict[str, str]:
     return {
         **{f"closure {name}": digest for name, digest in request.closure.components.items()},
         "closure": request.closure.digest,
-        "arguments": digest_json([[item.name, item.type, item.promise] for item in request.interface.arguments]),
+        "arguments": digest_json(
+            [[item.name, item.type, item.promise, list(item.path)] for item in request.interface.arguments]
+        ),
         **{f"constant {name}": repr(value) for name, value in request.interface.constants.items()},
         **{f"option {name}": repr(value) for name, value in request.options.items()},
         "target": request.target.name,

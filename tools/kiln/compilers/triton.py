@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,18 @@ import triton
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import get_ptxas
-from triton.compiler.code_generator import CompilationError
+from triton.compiler import code_generator
+from triton.compiler.code_generator import CodeGenerator, CompilationError
 from triton.compiler.compiler import ASTSource, make_backend
+from triton.language import str_to_ty
+from triton.runtime import JITFunction
 from triton.runtime.errors import PTXASError
 
 from kiln.closure import load
+from kiln.closure.visited import Visit, check_visits
 from kiln.compilers.request import CompileRequest, CompilerMetadata
-from kiln.errors import CompileError, KilnError, Position
+from kiln.errors import ClosureError, CompileError, KilnError, Position
+from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 
 FOLDER = Path(triton.__file__).parent
 """of the Triton that compiles here"""
@@ -40,7 +47,8 @@ class Compiled:
 def compile_kernel(request: CompileRequest) -> Compiled:
     """The image of one request. Raises CompileError naming the stage and the kernel's line, or ClosureError."""
     target = request.target
-    function = load.load(request.closure)
+    given = {name: _without_dtypes(value) for name, value in request.interface.constants.items()}
+    function = load.load(request.closure, given)
     backend = make_backend(GPUTarget("cuda" if target.vendor == "nvidia" else "hip", target.arch, target.warp_size))
     stage = "options"
     try:
@@ -55,9 +63,11 @@ def compile_kernel(request: CompileRequest) -> Compiled:
         backend.load_dialects(context)
         stage = "front end"
         source = _source(function, request)
-        module = source.make_ir(
-            backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
-        )
+        with _visits() as visits:
+            module = source.make_ir(
+                backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+            )
+        check_visits(request.closure, visits, FOLDER)
         for stage, run in stages.items():  # noqa: B007  # which stage failed is asked below
             module = run(module, metadata)
     except KilnError:
@@ -68,20 +78,96 @@ def compile_kernel(request: CompileRequest) -> Compiled:
     return Compiled(data=data, metadata=_metadata(request, metadata))
 
 
+@contextmanager
+def _visits() -> Iterator[list[Visit]]:
+    """What Triton's front end visits: the functions that it compiles, and what the names of their modules stand for."""
+    found: list[Visit] = []
+
+    class Watched(CodeGenerator):  # type: ignore[misc]  # Triton has no types
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
+            found.append(Visit(function=self.jit_fn))
+
+        def _define_name_lookup(self) -> Callable[[str], Any]:
+            lookup: Callable[[str], Any] = super()._define_name_lookup()
+
+            def watched(name: str) -> Any:
+                value = lookup(name)
+                if name not in self.lscope and name in self.gscope:
+                    found.append(Visit(function=self.jit_fn, name=name, value=self.gscope[name]))
+                return value
+
+            return watched
+
+    code_generator.CodeGenerator = Watched
+    try:
+        yield found
+    finally:
+        code_generator.CodeGenerator = CodeGenerator
+
+
 def _source(function: Any, request: CompileRequest) -> ASTSource:
-    """Triton's own description: constants, and arguments promised to be 1, are folded; 16 becomes an attribute."""
+    """Triton's own description: constants, and arguments promised to be 1, are folded; 16 becomes an attribute.
+
+    It names an argument by its path: the place among the parameters, then that in each tuple around it.
+    """
     names: list[str] = function.arg_names
-    arguments = {argument.name: argument for argument in request.interface.arguments}
-    folded: dict[str, Any] = {param.name: param.default for param in function.params if param.name not in arguments}
-    folded |= request.interface.constants
-    folded |= {name: 1 for name, argument in arguments.items() if argument.promise == 1}
-    signature = {name: "constexpr" if name in folded else arguments[name].type for name in names}
-    attributes = {
-        (names.index(name),): [["tt.divisibility", 16]]
-        for name, argument in arguments.items()
-        if argument.promise == 16
-    }
-    return ASTSource(function, signature, folded, attributes)
+    given = {argument.parameter for argument in request.interface.arguments}
+    folded: dict[Any, Any] = {param.name: param.default for param in function.params if param.name not in given}
+    constants = {name: value for name, value in request.interface.constants.items() if name in names}
+    folded |= {name: _value(name, value, request) for name, value in constants.items()}
+    signature: dict[str, Any] = dict.fromkeys(folded, "constexpr")
+    attributes = {}
+    for argument in request.interface.arguments:
+        path = (names.index(argument.parameter), *argument.path)
+        if argument.promise == 1:
+            folded[path] = 1
+        elif argument.promise == 16:
+            attributes[path] = [["tt.divisibility", 16]]
+        _place(signature, argument.parameter, argument.path, "constexpr" if argument.promise == 1 else argument.type)
+    return ASTSource(function, _ordered(signature, names), folded, attributes)
+
+
+def _place(tree: dict[Any, Any], key: Any, path: tuple[int, ...], type: str) -> None:
+    """Put a type into a tree of maps, one for each tuple."""
+    if path:
+        _place(tree.setdefault(key, {}), path[0], path[1:], type)
+    else:
+        tree[key] = type
+
+
+def _ordered(signature: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The signature in the order of the parameters, its trees as the tuples that Triton takes."""
+
+    def tuples(node: Any) -> Any:
+        return tuple(tuples(node[index]) for index in sorted(node)) if isinstance(node, dict) else node
+
+    return {name: tuples(signature[name]) for name in names}
+
+
+def _without_dtypes(value: Value) -> Any:
+    """A value for the function that makes a kernel, which gets Triton's own objects for dtypes."""
+    if isinstance(value, tuple):
+        return tuple(_without_dtypes(member) for member in value)
+    return str_to_ty(value.name, None) if isinstance(value, DTypeConstant) else value
+
+
+def _value(name: str, value: Value, request: CompileRequest) -> Any:
+    """A constant as the kernel gets it. Raises ClosureError for a function that is none of Triton's."""
+    if isinstance(value, tuple):
+        return tuple(_value(name, member, request) for member in value)
+    if not isinstance(value, FunctionConstant):
+        return _without_dtypes(value)
+    found = load.named(request.closure, value.name)
+    if not isinstance(found, JITFunction):
+        raise ClosureError(
+            f"the constant {name} is {value.name}, which is no function of Triton's",
+            where=request.closure.position,
+            expected=f"a function of that file with @triton.jit, for {name}: {{function: {value.name}}}",
+            actual=type(found).__name__ if found is not None else f"nothing is called {value.name} there",
+            remedy=f"decorate {value.name} with @triton.jit, or correct the name in {request.declared.file}",
+        )
+    return found
 
 
 def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMetadata:

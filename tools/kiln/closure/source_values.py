@@ -1,0 +1,110 @@
+"""Values that the interpreter finds in sources -> the words of a manifest: constants, and compiler options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+from kiln.closure.interpret.values import FunctionValue, OutsideValue, Undecided, plain
+from kiln.closure.world import World, of_target
+from kiln.errors import ClosureError, Position
+from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
+from kiln.manifest.dtypes import DTYPES, suggest_dtype
+
+T = TypeVar("T")
+
+WRITE_OUT = "write the blocks out in kernels.yaml; `kiln import` prints what it can tell"
+
+_LANGUAGE = "triton.language."
+_WORDS = {"float8e4nv": "fp8e4nv", "float8e5": "fp8e5", "int1": "i1"}
+
+
+def manifest_value(value: object, what: str, where: Position, remedy: str = WRITE_OUT) -> Value:
+    """A constant in a manifest's words; `what` is what it is a value of, such as `BLOCK of a configuration`.
+
+    Raises ClosureError at `where` for what a constant cannot be.
+    """
+    value = plain(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return tuple(manifest_value(member, what, where, remedy) for member in value)
+    if isinstance(value, OutsideValue) and value.dotted.startswith(_LANGUAGE):
+        name = _dtype(value.dotted.removeprefix(_LANGUAGE).removeprefix("core."))
+        if name is not None:
+            return DTypeConstant(name=name)
+    if isinstance(value, FunctionValue):
+        return FunctionConstant(name=value.name)
+    shown = value.dotted if isinstance(value, OutsideValue) else type(value).__name__
+    raise ClosureError(
+        f"{what} is nothing that a constant can be",
+        where=where,
+        expected="a number, a text, True, False, None, a dtype of triton.language, a function, or a list of these",
+        actual=shown,
+        remedy=remedy,
+    )
+
+
+def option_value(value: object, what: str, where: Position, remedy: str = WRITE_OUT) -> int:
+    """A compiler option, which is an integer or a truth value. Raises ClosureError at `where` for anything else."""
+    own = plain(value)
+    if isinstance(own, int):
+        return own
+    raise ClosureError(
+        f"{what} is neither an integer nor a truth value",
+        where=where,
+        expected="a value that a compiler option can have",
+        actual=repr(own) if isinstance(own, (str, float)) or own is None else type(own).__name__,
+        remedy=remedy,
+    )
+
+
+def _dtype(word: str) -> str | None:
+    """fp16 for float16."""
+    if word in DTYPES:
+        return word
+    found = suggest_dtype(_WORDS.get(word, word))
+    name = _WORDS.get(word) or (found.split("'")[1] if found is not None else "")
+    return name if name in DTYPES and (word in _WORDS or word[:3] in ("flo", "int", "uin", "bfl")) else None
+
+
+def identity(values: Mapping[str, Value]) -> Hashable:
+    """What two sets of values share when they are equal: 1, 1.0 and true are three values."""
+    return tuple(sorted((name, _typed(value)) for name, value in values.items()))
+
+
+def _typed(value: Value) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+def undecided(error: Undecided, what: str, where: Position, remedy: str = WRITE_OUT) -> ClosureError:
+    """The error for what cannot be told without running the source; `what` is such as `the configurations of f`."""
+    return ClosureError(
+        f"{what} cannot be told without running the file: {error.reason}",
+        where=error.at or where,
+        expected="code that depends on the file itself, the target, Triton's version and declared variables alone",
+        remedy=remedy,
+    )
+
+
+def for_targets(
+    worlds: Mapping[str, World], read: Callable[[World, set[str]], Sequence[tuple[Hashable, T]]]
+) -> list[tuple[T, tuple[str, ...] | None]]:
+    """What `read` finds for each target, merged: each thing once, with the targets that have it, None where all do.
+
+    `read(world, asked)` gives (identity, thing) in order, and adds to `asked` what the world was asked for: where that
+    is nothing of the target, one world stands for all. The things of the first target come first, in its order.
+    """
+    found: dict[str, Sequence[tuple[Hashable, T]]] = {}
+    asked: set[str] = set()
+    for target, world in worlds.items():
+        if found and not any(map(of_target, asked)):
+            break
+        found[target] = read(world, asked)
+    things: dict[Hashable, T] = {}
+    targets: dict[Hashable, dict[str, None]] = {}
+    for target, listed in found.items():
+        for key, thing in listed:
+            things.setdefault(key, thing)
+            targets.setdefault(key, {})[target] = None
+    return [(thing, None if len(targets[key]) == len(found) else tuple(targets[key])) for key, thing in things.items()]
