@@ -2,8 +2,9 @@
 
 A variant has one argument struct in every language: the kernel's arguments in order, then the launch inputs, each at
 its natural alignment. An argument that is promised to be 1 is folded into the images and keeps its place in the struct
-all the same, so that a promise does not change what a caller writes. What follows it can lie elsewhere than the images
-have it: such a struct is no parameter buffer, and arguments are packed one by one.
+all the same, so that a promise does not change what a caller writes, and variants that differ by promises alone share
+their struct. What follows a folded argument can lie elsewhere than the images have it: such a struct is no parameter
+buffer, and arguments are packed one by one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from kiln.binaries.facts import Parameter
 from kiln.errors import PackagingError, did_you_mean
+from kiln.manifest.constants import Value, same, written
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.expression import Expression
 from kiln.manifest.interface import Argument
@@ -68,6 +70,17 @@ class ArgumentStruct:
     buffer_bytes: int
     """size of the largest parameter buffer among the images, hidden parameters included"""
 
+    @property
+    def promised(self) -> tuple[Member, ...]:
+        """The arguments of which something is promised, in order."""
+        return tuple(member for member in self.members if member.promise is not None)
+
+    @property
+    def promised_text(self) -> str:
+        """What is promised, in words: `x % 16 == 0, n == 1`; empty for nothing."""
+        said = [f"{item.source} == 1" if item.promise == 1 else f"{item.source} % 16 == 0" for item in self.promised]
+        return ", ".join(said)
+
     def check_names(self, expression: Expression, key: str, kernel: Kernel) -> None:
         """Raise PackagingError when an expression of `kernel`, under its key `key`, needs what no launch knows."""
         known = [*(member.source for member in self.members if member.is_integer), *self.constants]
@@ -84,6 +97,112 @@ class ArgumentStruct:
         """The unsigned 64-bit members that some expressions use: whether they fit an int64 is known at launch only."""
         used = frozenset[str]().union(*(expression.names for expression in expressions if expression))
         return tuple(member for member in self.members if member.type == "u64" and member.source in used)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedStruct:
+    """What the callers of some variants pass that differ by promises alone."""
+
+    base: str
+    """their name without promises"""
+    variants: Mapping[str, ArgumentStruct]
+    """variant -> the struct as its images have it, in order of preference; offsets, sizes and types are the same"""
+    records: Mapping[str, tuple[Record, ...]]
+    """variant -> its images"""
+
+    @property
+    def first(self) -> ArgumentStruct:
+        """The struct, for what all variants have alike."""
+        return next(iter(self.variants.values()))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that all are variants of."""
+        return self.first_record.image.variant.kernel
+
+    @property
+    def first_record(self) -> Record:
+        """An image of the first variant."""
+        return next(iter(self.records.values()))[0]
+
+    @property
+    def constants(self) -> dict[str, Value]:
+        """What is compiled into all of the variants alike."""
+        others = [images[0].interface.constants for images in self.records.values()]
+        own = self.first_record.interface.constants
+        return {name: value for name, value in own.items() if all(same(value, other.get(name)) for other in others)}
+
+    def own_constants(self, variant: str) -> dict[str, Value]:
+        """What is compiled into one of the variants, and not into all alike: it follows from what is promised."""
+        own = self.records[variant][0].interface.constants
+        return {name: value for name, value in own.items() if name not in self.constants}
+
+    def promises(self, source: str) -> dict[int | None, list[str]]:
+        """What the variants are promised of an argument: 16, 1 or None -> the variants."""
+        found: dict[int | None, list[str]] = {}
+        for variant, struct in self.variants.items():
+            (promise,) = (member.promise for member in struct.members if member.source == source)
+            found.setdefault(promise, []).append(variant)
+        return found
+
+    def remarks(self, source: str) -> list[str]:
+        """What a caller has to know of an argument: what must hold, and where a parameter buffer has it otherwise."""
+        remarks = []
+        is_pointer = next(member.is_pointer for member in self.first.members if member.source == source)
+        for promise, variants in self.promises(source).items():
+            whose = "" if len(variants) == len(self.variants) else f" for {', '.join(variants)}"
+            if promise == 1:
+                remarks.append(
+                    f"must be 1{whose}, which is compiled in: no image{whose and ' there'} has it as a parameter"
+                )
+            elif promise is not None:
+                what = "address" if is_pointer else "value"
+                remarks.append(f"{what} must be a multiple of {promise}{whose}")
+        for variant, struct in self.variants.items():
+            (member,) = (member for member in struct.members if member.source == source)
+            if member.is_shifted and member.parameter is not None:
+                whose = "" if len(self.variants) == 1 else f" of {variant}"
+                remarks.append(f"at {member.parameter.offset} in the parameter buffer{whose}")
+        return remarks
+
+
+def shared_structs(records: Sequence[Record]) -> tuple[SharedStruct, ...]:
+    """The argument structs of some images, in order.
+
+    Raises PackagingError as `argument_struct` does, and when grid or selection of variants that share a struct would
+    depend on what is promised.
+    """
+    bases: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        variant = record.image.variant
+        bases.setdefault(variant.base, {}).setdefault(variant.id, []).append(record)
+    found = tuple(
+        SharedStruct(
+            base=base,
+            variants={variant: argument_struct(images) for variant, images in variants.items()},
+            records={variant: tuple(images) for variant, images in variants.items()},
+        )
+        for base, variants in bases.items()
+    )
+    for shared in found:
+        _check_launch(shared)
+    return found
+
+
+def _check_launch(shared: SharedStruct) -> None:
+    """Grid and selection are computed before it is known which variant is launched: all must give the same."""
+    kernel = shared.kernel
+    for expression in (*kernel.grid, *([kernel.select] if kernel.select else [])):
+        for variant in shared.variants:
+            for name, value in shared.own_constants(variant).items():
+                if name in expression.names:
+                    raise PackagingError(
+                        f"the launch of {shared.base} depends on {name}, which follows from what is promised",
+                        where=expression.position,
+                        expected="grid and select over what is the same whatever is promised",
+                        actual=f"{expression.text}, with {name} = {written(value)} for {variant}",
+                        remedy=f"give {name} a value under `constants` or `axes`, or leave it out of the expression",
+                    )
 
 
 def argument_struct(records: Sequence[Record]) -> ArgumentStruct:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kiln.binaries.host_object import check_compiled_object
 from kiln.errors import PackagingError
-from kiln.manifest.model import Value
+from kiln.manifest.constants import Value, described
 from kiln.packaging import c_names
 from kiln.packaging.arguments import image_parameters
 from kiln.packaging.c_package import runtime_source
@@ -99,7 +99,7 @@ def _record_source(record: Record, library: str) -> str:
     symbol = c_names.image_symbol(library, variant, target)
     parameters = _parameters(record)
     constants = [
-        {"name": c_string(name), "text": c_string(str(value)), "value": _constant_value(value)}
+        {"name": c_string(name), "text": c_string(described(value)), "value": _constant_value(value)}
         for name, value in record.constants.items()
     ]
     return (
@@ -185,8 +185,7 @@ def _parameters(record: Record) -> list[dict[str, Any]]:
 
 
 def _constant_value(value: Value) -> str:
-    fits = isinstance(value, int) and -(2**63) <= value < 2**63
-    return c_integer(int(value)) if fits else c_integer(0)
+    return c_integer(int(value) if isinstance(value, int) and -(2**63) <= value < 2**63 else 0)
 
 
 def _table_source(images: Sequence[tuple[str, str]], library: str, target: str) -> str:

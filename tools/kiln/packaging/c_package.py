@@ -9,10 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from kiln.errors import PackagingError
+from kiln.manifest.constants import described
 from kiln.manifest.expression import Expression, c_helpers
 from kiln.manifest.model import Manifest
 from kiln.packaging import c_names
-from kiln.packaging.arguments import Member, argument_struct
+from kiln.packaging.arguments import Member, SharedStruct, shared_structs
 from kiln.packaging.c_text import c_comment, c_integer, c_type, field_name
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
@@ -30,8 +31,6 @@ class _Member:
     comment: str
     offset: int
     size: int
-    parameter: int | None
-    """offset in the parameter buffer; None for what is not in it"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +38,29 @@ class _VariantView:
     """What the header says of one variant; texts are C."""
 
     id: str
+    holds: str
+    """the condition of its promises; empty when it has none"""
+    promises: str
+    """the same in words, with the constants that follow from them"""
+    packed: Sequence[tuple[int, str]]
+    """offset in the parameter buffer, member"""
+    buffer_bytes: int
+    symbols: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StructView:
+    """What the header says of variants that share an argument struct; texts are C."""
+
+    base: str
     description: Sequence[str]
     members: Sequence[_Member]
-    buffer_bytes: int
     grid: Sequence[str]
     grid_wide: Sequence[str]
     """members of 64 bits without a sign that the grid uses: they may be no int64_t"""
     select: str
     select_wide: Sequence[str]
-    symbols: Sequence[str]
+    variants: Sequence[_VariantView]
 
 
 def render_header(records: Sequence[Record], manifest: Manifest, staging: Path) -> None:
@@ -59,9 +72,6 @@ def render_header(records: Sequence[Record], manifest: Manifest, staging: Path) 
     if not records:
         raise PackagingError("there are no images to package", where=manifest.position, remedy="declare a kernel")
     library = manifest.library
-    by_variant: dict[str, list[Record]] = {}
-    for record in records:
-        by_variant.setdefault(record.image.variant.id, []).append(record)
     built = {record.image.target for record in records}
     targets = [target for target in manifest.targets if target in built]
     header = (
@@ -72,7 +82,7 @@ def render_header(records: Sequence[Record], manifest: Manifest, staging: Path) 
             macro=c_names.macro_prefix(library),
             helpers=c_helpers(_helper_prefix(library)),
             tables=[c_names.table_symbol(library, target) for target in targets],
-            variants=[_variant(library, group) for group in by_variant.values()],
+            structs=[_struct(library, shared) for shared in shared_structs(records)],
         )
     )
     _write(staging / c_names.library_header(library), header)
@@ -101,12 +111,9 @@ def _helper_prefix(library: str) -> str:
     return f"{library}_expr_"
 
 
-def _variant(library: str, records: Sequence[Record]) -> _VariantView:
-    first = records[0]
-    variant = first.image.variant
-    kernel = variant.kernel
-    arguments = argument_struct(records)
-    fields = _field_names(arguments.members, first.image.id)
+def _struct(library: str, shared: SharedStruct) -> _StructView:
+    kernel, arguments = shared.kernel, shared.first
+    fields = _field_names(arguments.members, shared.first_record.image.id)
     values = {
         **{item.source: f"(int64_t)args->{fields[item.source]}" for item in arguments.members if item.is_integer},
         **{name: c_integer(value) for name, value in arguments.constants.items()},
@@ -116,18 +123,37 @@ def _variant(library: str, records: Sequence[Record]) -> _VariantView:
         arguments.check_names(expression, key, kernel)
         return expression.to_c(values, _helper_prefix(library))
 
-    return _VariantView(
-        id=variant.id,
-        description=_description(first),
-        members=[_member(item, fields[item.source], kernel.tensors) for item in arguments.members],
-        # C has no empty arrays.
-        buffer_bytes=max(arguments.buffer_bytes, 1),
+    return _StructView(
+        base=shared.base,
+        description=_description(shared),
+        members=[_member(item, fields[item.source], shared) for item in arguments.members],
         grid=[code(expression, "grid") for expression in kernel.grid],
         grid_wide=[fields[item.source] for item in arguments.wide(kernel.grid)],
         select=code(kernel.select, "select") if kernel.select else "true",
         select_wide=[fields[item.source] for item in arguments.wide([kernel.select])],
-        symbols=[c_names.image_symbol(library, variant.id, record.image.target) for record in records],
+        variants=[_variant(library, shared, variant, fields) for variant in shared.variants],
     )
+
+
+def _variant(library: str, shared: SharedStruct, variant: str, fields: Mapping[str, str]) -> _VariantView:
+    struct = shared.variants[variant]
+    own = ", ".join(f"{name} = {described(value)}" for name, value in shared.own_constants(variant).items())
+    return _VariantView(
+        id=variant,
+        holds=" && ".join(_holds(item, fields[item.source]) for item in struct.promised),
+        promises=c_comment(", ".join(filter(None, [struct.promised_text, own and f"with {own}"]))),
+        packed=[(item.parameter.offset, fields[item.source]) for item in struct.members if item.parameter],
+        # C has no empty arrays.
+        buffer_bytes=max(struct.buffer_bytes, 1),
+        symbols=[c_names.image_symbol(library, variant, record.image.target) for record in shared.records[variant]],
+    )
+
+
+def _holds(member: Member, name: str) -> str:
+    """The condition that the member's promise holds."""
+    if member.promise == 1:
+        return f"args->{name} == 1"
+    return f"{'(uintptr_t)' if member.is_pointer else ''}args->{name} % {member.promise} == 0"
 
 
 def _field_names(members: Sequence[Member], where: str) -> dict[str, str]:
@@ -148,13 +174,14 @@ def _field_names(members: Sequence[Member], where: str) -> dict[str, str]:
     return names
 
 
-def _description(record: Record) -> list[str]:
+def _description(shared: SharedStruct) -> list[str]:
+    record = shared.first_record
     variant = record.image.variant
     kernel = variant.kernel
-    constants = ", ".join(f"{name} = {value}" for name, value in record.interface.constants.items())
-    axes = ", ".join(f"{name} = {value}" for name, value in record.interface.axes.items())
+    constants = ", ".join(f"{name} = {described(value)}" for name, value in shared.constants.items())
+    axes = ", ".join(f"{name} = {described(value)}" for name, value in record.interface.axes.items())
     lines = [
-        f"{variant.id}: kernel {kernel.key}, group {variant.group}, dtype {variant.dtype}, block {variant.block}",
+        f"{shared.base}: kernel {kernel.key}, group {variant.group}, dtype {variant.dtype}, block {variant.block}",
         f"Function: {kernel.function} of {kernel.source_name}",
         f"Signature: {variant.signature.text}",
         f"Constants: {constants or 'none'}",
@@ -165,23 +192,16 @@ def _description(record: Record) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(c_comment(line), _WIDTH, subsequent_indent="    ")]
 
 
-def _member(member: Member, name: str, tensors: Mapping[str, Sequence[Expression]]) -> _Member:
+def _member(member: Member, name: str, shared: SharedStruct) -> _Member:
+    tensors = shared.kernel.tensors
     remarks = ["launch input, not passed to the kernel" if member.is_input else member.type]
     if member.source in tensors:
         remarks.append(f"[{', '.join(extent.text for extent in tensors[member.source])}]")
-    if member.is_folded:
-        remarks.append("must be 1, which is compiled in: no image has it as a parameter")
-    elif member.promise is not None:
-        remarks.append(f"{'address' if member.is_pointer else 'value'} must be a multiple of {member.promise}")
-    parameter = member.parameter.offset if member.parameter else None
-    if member.is_shifted:
-        remarks.append(f"at {parameter} in the parameter buffer")
     word = c_type(member.type)
     return _Member(
         name=name,
         declaration=f"{word}{'' if word.endswith('*') else ' '}{name}",
-        comment=c_comment(", ".join(remarks)),
+        comment=c_comment(", ".join([*remarks, *shared.remarks(member.source)])),
         offset=member.offset,
         size=member.size,
-        parameter=parameter,
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kiln.binaries.facts import Facts
+from kiln.manifest.constants import Value
 from kiln.manifest.interface import Interface
-from kiln.manifest.model import Image, Value
+from kiln.manifest.model import Image
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from kiln.manifest.expression import rust_helpers
 from kiln.manifest.model import Manifest
 from kiln.packaging import rust_names, rust_text
 from kiln.packaging.record import Record
-from kiln.packaging.rust_view import view_variant
+from kiln.packaging.rust_view import view_structs
 from kiln.packaging.templates import environment
 
 # https://semver.org, "Is there a suggested regular expression to check a SemVer string?"
@@ -35,21 +35,27 @@ def render_crate(records: Sequence[Record], manifest: Manifest, version: str, st
     """
     _check_version(version)
     _check_complete(records, manifest)
-    by_variant: dict[str, list[Record]] = {}
-    for record in records:
-        by_variant.setdefault(record.image.variant.id, []).append(record)
-    variants = [view_variant(of_variant) for of_variant in by_variant.values()]
-    images = [image for variant in variants for image in variant.images]
+    structs = view_structs(records)
+    variants = {variant.id: (struct, variant) for struct in structs for variant in struct.variants}
+    images = [image for _, variant in variants.values() for image in variant.images]
 
-    render = _renderer(library=manifest.library, version=version, targets=manifest.targets, variants=variants)
+    render = _renderer(library=manifest.library, version=version, targets=manifest.targets, structs=structs)
     files = {
         "Cargo.toml": render("Cargo.toml"),
-        "README.md": render("README.md", images=images, example=variants[0]),
+        "README.md": render("README.md", images=images, struct=structs[0], example=structs[0].variants[0]),
         **{f"src/{name}": (rust_names.RUNTIME / name).read_bytes() for name in rust_names.RUNTIME_SOURCES},
         "src/arithmetic.rs": f"//! What grids and conditions are computed with.\n\n{rust_helpers()}".encode(),
         "src/tables.rs": render("tables.rs", images=images),
         "src/variants/mod.rs": render("mod.rs"),
-        **{rust_names.variant_file(variant.id): render("variant.rs", variant=variant) for variant in variants},
+        **{
+            rust_names.variant_file(struct.base): render("shared.rs", struct=struct)
+            for struct in structs
+            if not struct.is_variant
+        },
+        **{
+            rust_names.variant_file(name): render("variant.rs", struct=struct, variant=variant)
+            for name, (struct, variant) in variants.items()
+        },
     }
     for name, content in files.items():
         _write(staging / name, content)

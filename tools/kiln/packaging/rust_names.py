@@ -21,8 +21,13 @@ def image_file(image: Image) -> str:
 
 
 def variant_file(variant: str) -> str:
-    """The source file of a variant's module."""
+    """The source file of the module of a variant, or of arguments that variants share."""
     return f"src/variants/{variant}.rs"
+
+
+def modules(manifest: Manifest) -> tuple[str, ...]:
+    """The modules under `variants`: one a variant, and one for arguments that no variant has under their own name."""
+    return tuple(dict.fromkeys(name for variant in manifest.variants for name in (variant.base, variant.id)))
 
 
 def static(target: str) -> str:
@@ -39,6 +44,6 @@ def crate_files(manifest: Manifest) -> tuple[str, ...]:
         "src/arithmetic.rs",
         "src/tables.rs",
         "src/variants/mod.rs",
-        *(variant_file(variant.id) for variant in manifest.variants),
+        *(variant_file(name) for name in modules(manifest)),
         *(image_file(image) for image in manifest.images),
     )

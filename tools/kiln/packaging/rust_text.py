@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Collection
 
 from kiln.errors import PackagingError
+from kiln.manifest.constants import Value, described
 from kiln.manifest.dtypes import DTYPES
-from kiln.manifest.model import Value
 from kiln.manifest.names import RUST_KEYWORDS
 
 POINTER = "DevicePtr"
@@ -88,7 +88,7 @@ def value(constant: Value) -> str:
         return f"Int({number(constant)})"
     if isinstance(constant, float):
         return f"Float({_float(constant)})"
-    return f"Text({literal(constant)})"
+    return f"Text({literal(described(constant))})"
 
 
 def _float(constant: float) -> str:

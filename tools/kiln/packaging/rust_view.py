@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kiln.binaries.facts import Facts, Role
 from kiln.errors import PackagingError
+from kiln.manifest.constants import Value, described
 from kiln.manifest.expression import Expression
-from kiln.manifest.model import Kernel, Value
+from kiln.manifest.model import Kernel
 from kiln.packaging import rust_names, rust_text
-from kiln.packaging.arguments import ArgumentStruct, Member, argument_struct, image_parameters
+from kiln.packaging.arguments import ArgumentStruct, Member, SharedStruct, image_parameters, shared_structs
 from kiln.packaging.record import Record
 from kiln.toolchain.targets import Kind
 
@@ -20,7 +21,7 @@ _ROLES: Mapping[Role, str] = {"user": "User", "global_scratch": "GlobalScratch",
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A field of a variant's `Args`; offsets and sizes are bytes."""
+    """A field of an `Args`; offsets and sizes are bytes."""
 
     name: str
     type: str
@@ -29,8 +30,14 @@ class Field:
     """a value for the README"""
     offset: int
     size: int
-    parameter: int | None
-    """offset in the parameter buffer; None for what is not in it"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """An argument in a variant's parameter buffer; offset and end are bytes."""
+
+    offset: int
+    end: int
     bytes: str
     """an expression for its bytes, little-endian as on every GPU"""
 
@@ -79,6 +86,8 @@ class VariantView:
     """One variant, as its module shows it. Texts are as declared; the templates quote them."""
 
     id: str
+    base: str
+    """the module that has its `Args`: its own, or that of all variants that differ from it by promises alone"""
     kernel: str
     group: str
     dtype: str
@@ -90,9 +99,24 @@ class VariantView:
     constants_text: str
     axes_text: str
     """the axes that set no constant; empty without them"""
+    promises_text: str
+    """what is promised of the arguments; empty for nothing"""
+    holds: str
+    """the condition of the promises over `self`; empty for none"""
+    packed: tuple[Packed, ...]
+    buffer_bytes: int
+    images: tuple[ImageView, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructView:
+    """What variants share that differ by promises alone: their `Args`."""
+
+    base: str
+    is_variant: bool
+    """one of the variants has the name of the base, and its module has the `Args`"""
     fields: tuple[Field, ...]
     has_pointer: bool
-    buffer_bytes: int
     grid: tuple[str, ...]
     grid_texts: tuple[str, ...]
     grid_text: str
@@ -100,25 +124,47 @@ class VariantView:
     select: str
     select_text: str | None
     select_wide: tuple[Wide, ...]
-    images: tuple[ImageView, ...]
+    variants: tuple[VariantView, ...]
 
 
-def view_variant(records: Sequence[Record]) -> VariantView:
-    """One variant, of whose images `records` are all, in order.
+def view_structs(records: Sequence[Record]) -> tuple[StructView, ...]:
+    """All variants, grouped by what they share, in order; `records` are all of their images.
 
     Raises PackagingError for images that `arguments.argument_struct` refuses, when an expression names what has no
     integer value, and for a constant that Rust cannot describe.
     """
-    variant = records[0].image.variant
-    kernel = variant.kernel
-    arguments = argument_struct(records)
+    return tuple(_struct(shared) for shared in shared_structs(records))
+
+
+def _struct(shared: SharedStruct) -> StructView:
+    kernel, arguments = shared.kernel, shared.first
     names = _field_names(arguments.members)
-    fields = tuple(_field(member, names[member.source], kernel) for member in arguments.members)
+    fields = tuple(_field(member, names[member.source], shared) for member in arguments.members)
     grid_wide, grid = _expressions(kernel.grid, "grid", arguments, names, kernel)
     select_wide, select = _expressions([kernel.select] if kernel.select else [], "select", arguments, names, kernel)
-    constants = records[0].interface.constants
+    return StructView(
+        base=shared.base,
+        is_variant=shared.base in shared.variants,
+        fields=fields,
+        has_pointer=any(member.is_pointer for member in arguments.members),
+        grid=grid,
+        grid_texts=tuple(extent.text for extent in kernel.grid),
+        grid_text=f"[{', '.join(extent.text for extent in kernel.grid)}]",
+        grid_wide=grid_wide,
+        select=select[0] if select else "true",
+        select_text=kernel.select.text if kernel.select else None,
+        select_wide=select_wide,
+        variants=tuple(_variant(shared, variant, names) for variant in shared.variants),
+    )
+
+
+def _variant(shared: SharedStruct, name: str, names: Mapping[str, str]) -> VariantView:
+    struct, records = shared.variants[name], shared.records[name]
+    variant, interface = records[0].image.variant, records[0].interface
+    kernel = variant.kernel
     return VariantView(
-        id=variant.id,
+        id=name,
+        base=shared.base,
         kernel=kernel.key,
         group=variant.group,
         dtype=variant.dtype,
@@ -127,20 +173,40 @@ def view_variant(records: Sequence[Record]) -> VariantView:
         function=kernel.function,
         signature=variant.signature.text,
         constants=tuple((name, _constant(name, value, records[0])) for name, value in records[0].constants.items()),
-        constants_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in constants.items()) or "none",
-        axes_text=", ".join(rust_text.code(f"{name} = {value!r}") for name, value in records[0].interface.axes.items()),
-        fields=fields,
-        has_pointer=any(member.is_pointer for member in arguments.members),
-        buffer_bytes=arguments.buffer_bytes,
-        grid=grid,
-        grid_texts=tuple(extent.text for extent in kernel.grid),
-        grid_text=f"[{', '.join(extent.text for extent in kernel.grid)}]",
-        grid_wide=grid_wide,
-        select=select[0] if select else "true",
-        select_text=kernel.select.text if kernel.select else None,
-        select_wide=select_wide,
+        constants_text=_values(interface.constants) or "none",
+        axes_text=_values(interface.axes),
+        promises_text=struct.promised_text,
+        holds=" && ".join(_holds(member, names[member.source]) for member in struct.promised),
+        packed=tuple(
+            Packed(
+                offset=member.parameter.offset,
+                end=member.parameter.offset + member.size,
+                bytes=_bytes(member, names[member.source]),
+            )
+            for member in struct.members
+            if member.parameter is not None
+        ),
+        buffer_bytes=struct.buffer_bytes,
         images=tuple(_image(record) for record in records),
     )
+
+
+def _values(values: Mapping[str, Value]) -> str:
+    """Names and values, in Markdown."""
+    shown = {name: repr(value) if isinstance(value, str) else described(value) for name, value in values.items()}
+    return ", ".join(rust_text.code(f"{name} = {text}") for name, text in shown.items())
+
+
+def _holds(member: Member, name: str) -> str:
+    """The condition that a member's promise holds."""
+    value = f"self.{name}.0" if member.is_pointer else f"self.{name}"
+    return f"{value} == 1" if member.promise == 1 else f"{value} % {member.promise} == 0"
+
+
+def _bytes(member: Member, name: str) -> str:
+    if member.is_pointer:
+        return f"args.{name}.0.to_le_bytes()"
+    return f"[u8::from(args.{name})]" if rust_text.rust_type(member.type) == "bool" else f"args.{name}.to_le_bytes()"
 
 
 def _constant(name: str, value: Value, record: Record) -> str:
@@ -163,34 +229,26 @@ def _field_names(members: Sequence[Member]) -> dict[str, str]:
     return names
 
 
-def _field(member: Member, name: str, kernel: Kernel) -> Field:
-    parameter = member.parameter.offset if member.parameter else None
+def _field(member: Member, name: str, shared: SharedStruct) -> Field:
+    kernel = shared.kernel
     doc = _meaning(member, kernel)
     if member.is_input:
         doc += "; only the launch depends on it, and the kernel does not take it"
-    if member.is_folded:
-        doc += "; must be 1, which is compiled in: no image has it as a parameter"
-    elif member.promise is not None:
-        doc += f"; must be a multiple of {member.promise}"
-    if member.is_shifted:
-        doc += f"; at byte {parameter} of the parameter buffer"
+    doc = "; ".join([doc, *shared.remarks(member.source)])
     rust_type = rust_text.rust_type(member.type)
     if member.is_pointer:
-        example, data = f"{rust_type}(0x7000_0000_0000)", f"self.{name}.0.to_le_bytes()"
+        example = f"{rust_type}(0x7000_0000_0000)"
     else:
         problem = dict(kernel.problems[0]) if kernel.problems else {}
-        example = _example(rust_type, 1 if member.is_folded else problem.get(member.source, 1))
-        data = f"[u8::from(self.{name})]" if rust_type == "bool" else f"self.{name}.to_le_bytes()"
-    return Field(
-        name=name,
-        type=rust_type,
-        doc=f"{doc}.",
-        example=example,
-        offset=member.offset,
-        size=member.size,
-        parameter=parameter,
-        bytes=data,
-    )
+        example = _example(rust_type, _fitting(problem.get(member.source, 1), shared.promises(member.source)))
+    return Field(name=name, type=rust_type, doc=f"{doc}.", example=example, offset=member.offset, size=member.size)
+
+
+def _fitting(wanted: int, promises: Collection[int | None]) -> int:
+    """A value for the README that keeps the promise that every variant has."""
+    if None in promises:
+        return wanted
+    return 1 if 1 in promises else wanted if wanted % 16 == 0 else 16
 
 
 def _meaning(member: Member, kernel: Kernel) -> str:

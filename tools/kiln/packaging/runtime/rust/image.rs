@@ -66,7 +66,7 @@ pub enum Value {
     Int(i64),
     /// A floating-point number.
     Float(f64),
-    /// A text.
+    /// A text; and `None`, a tuple, or the name of a dtype or of a function, as Python has it.
     Text(&'static str),
 }
 

@@ -63,7 +63,7 @@ struct kiln_parameter {
 /* A value that is compiled in: of a constexpr parameter, or 1 of an argument whose promise is to be 1. */
 struct kiln_constant {
     const char *name;
-    const char *text; /* as declared: 2048, True, 1e-05 */
+    const char *text; /* as Python has it: 2048, True, 1e-05, None, (1, 2); the name of a dtype or a function */
     int64_t value;    /* of an integer or a truth value; 0 for anything else */
 };
 
