@@ -37,6 +37,7 @@ def compile_image(library: Library, image: Image) -> Step:
         outputs=paths,
         sources=library.sources([image]),
         origin=library.origin(image.variant.kernel),
+        warning=lambda: library.request(image).closure.warning,
     )
 
 

@@ -83,6 +83,7 @@ def make_kernel(**changes: Any) -> Kernel:
 def make_variant(kernel: Kernel, dtype: str, block: int, num_warps: int, **changes: Any) -> Variant:
     declared: dict[str, Any] = {
         "id": f"softmax_{dtype}_{block}",
+        "base": changes.get("id", f"softmax_{dtype}_{block}"),
         "kernel": kernel,
         "dtype": dtype,
         "block": str(block),
@@ -91,6 +92,7 @@ def make_variant(kernel: Kernel, dtype: str, block: int, num_warps: int, **chang
         "signature": parse_signature(kernel.signature.replace("{dtype}", dtype), _YAML),
         "constants": {"BLOCK_SIZE": block},
         "options": {"num_warps": num_warps, "num_stages": 3, "enable_fp_fusion": True},
+        "targets": kernel.targets,
     }
     return Variant(**{**declared, **changes})
 

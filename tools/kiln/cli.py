@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kiln import __version__
-from kiln.errors import KilnError
+from kiln.errors import KilnError, Position
 from kiln.manifest.json_schema import json_schema
 from kiln.manifest.reference import reference_page
 from kiln.project import IGNORE, init, library_name
@@ -24,25 +24,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("folder", metavar="DIR", type=Path, help="where; it is made when it is not there")
     commands.add_parser("schema", help="print the JSON Schema of kernels.yaml, for editors")
     commands.add_parser("manifest-docs", help="print the reference of kernels.yaml, in Markdown")
+    command = commands.add_parser(
+        "import", help="print the entry for kernels.yaml of a kernel that was written for launches from Python"
+    )
+    command.add_argument("file", metavar="FILE", help="its Python file, or the dotted name of an installed module")
+    command.add_argument("function", metavar="FUNCTION", help="the jitted function in it, as Class.name inside a class")
+    command.add_argument(
+        "--key", metavar="NAME", help="what the kernel is called; made of the function's name otherwise"
+    )
+    command.add_argument(
+        "--target",
+        metavar="TARGET",
+        action="append",
+        help="a target that its configurations are read for; may be repeated (sm_90a and gfx942 without it)",
+    )
+    command.add_argument("--whole", action="store_true", help="print a whole kernels.yaml with nothing else in it")
     chosen = parser.parse_args(arguments)
-    if chosen.command == "schema":
-        print(json_schema(), end="")
-        return 0
-    if chosen.command == "manifest-docs":
-        print(reference_page(), end="")
-        return 0
     try:
-        written = init(chosen.folder)
+        if chosen.command == "schema":
+            print(json_schema(), end="")
+        elif chosen.command == "manifest-docs":
+            print(reference_page(), end="")
+        elif chosen.command == "import":
+            _import(chosen)
+        else:
+            _init(chosen)
     except KilnError as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 3
+    return 0
+
+
+def _import(chosen: argparse.Namespace) -> None:
+    # The other commands need neither the closure nor an installed Triton.
+    from kiln.project.foreign_file import find_file
+    from kiln.project.import_kernel import import_kernel, obstacle, whole_file
+    from kiln.source_reader import worlds_of
+
+    targets = chosen.target or ["sm_90a", "gfx942"]
+    worlds = worlds_of(dict.fromkeys(targets, Position(file="--target", line=1)), environment={})
+    found = find_file(chosen.file, Path())
+    entry = import_kernel(found, chosen.function, worlds, chosen.key)
+    print(whole_file(entry, library_name(Path()), targets) if chosen.whole else "\n".join(entry.lines))
+    for name, folder in {} if chosen.whole else entry.roots.items():
+        print(f"declare the root at the top of kernels.yaml: roots: {{{name}: {folder}}}", file=sys.stderr)
+    refused = obstacle(found, chosen.function, worlds[targets[0]])
+    if refused is not None:
+        print(f"a build refuses the kernel as its source stands: {refused}", file=sys.stderr)
+    marked = f"{entry.checks} places say what to check" if entry.checks != 1 else "1 place says what to check"
+    print(f"{marked}; {entry.blanks} to fill in", file=sys.stderr)
+
+
+def _init(chosen: argparse.Namespace) -> None:
+    written = init(chosen.folder)
     for path in written:
         print(f"wrote {path}")
     if chosen.folder / IGNORE not in written:
         print(f"left {chosen.folder / IGNORE} as it is: let it name /build/")
     print(f"the library is called {library_name(chosen.folder)}; kernels.yaml says so, and can say otherwise")
     print(f"build it: cd {shlex.quote(str(chosen.folder))} && doit")
-    return 0
 
 
 if __name__ == "__main__":

@@ -16,18 +16,24 @@ from pathlib import Path
 import kiln
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
-from kiln.closure.bind import bind
+from kiln.closure.bind import bind, check_alike
+from kiln.closure.heuristics import Heuristics
+from kiln.closure.resolve import Project
 from kiln.closure.slice import Closure, cut
+from kiln.closure.world import World, of_target
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
-from kiln.errors import ToolchainError
+from kiln.errors import ManifestError, ToolchainError
+from kiln.manifest.constants import functions_of
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.record import Declared
+from kiln.source_reader import Sources, world_of
+from kiln.toolchain.dtypes import check_dtypes
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
@@ -39,6 +45,7 @@ COMPILING = (
     "manifest",
     "digests.py",
     "library.py",
+    "source_reader.py",
     "compile_jobs.py",
     "engine/forkserver.py",
     "engine/pool.py",
@@ -51,6 +58,7 @@ PACKAGING = (
     "manifest",
     "digests.py",
     "library.py",
+    "source_reader.py",
     "package_jobs.py",
     "engine/forkserver.py",
     "engine/pool.py",
@@ -60,6 +68,24 @@ READERS = ("elftools", "msgpack")
 """packages of others that read images"""
 TEMPLATES = ("jinja2", "elftools")
 """packages of others that packages are rendered and checked with"""
+
+
+def read_manifest(path: Path) -> Manifest:
+    """A manifest and what it includes. Raises ManifestError for what it says, and for targets that cannot be built."""
+    manifest = load(path, Sources())
+    for name in manifest.targets:
+        find(name, manifest.target_positions[name])
+    for kernel in manifest.kernels:
+        if kernel.cuda is not None:
+            raise ManifestError(
+                f"the kernel {kernel.key} is in CUDA C++, and this Kiln compiles Triton sources only",
+                where=kernel.positions["source"],
+                expected="a source that ends with .py",
+                actual=kernel.source_name,
+                remedy="take the kernel out, and keep it with those that a build of CUDA sources makes",
+            )
+    check_dtypes(manifest.variants)
+    return manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +100,7 @@ class Library:
     @classmethod
     def load(cls, manifest: Path, build: Path, state: State) -> Library:
         """Read a manifest. Raises ManifestError for what it says and for targets that cannot be built."""
-        loaded = load(manifest)
-        for name in loaded.targets:
-            find(name, loaded.target_positions[name])
-        return cls(manifest=loaded, build=build, state=state)
+        return cls(manifest=read_manifest(manifest), build=build, state=state)
 
     # -- names
 
@@ -117,7 +140,7 @@ class Library:
 
     def sources(self, images: Iterable[Image]) -> tuple[Path, ...]:
         """The files that people edit, for a listing."""
-        return (self.manifest.path, *dict.fromkeys(image.variant.kernel.source for image in images))
+        return (*self.manifest.files, *dict.fromkeys(image.variant.kernel.source for image in images))
 
     # -- compiling
 
@@ -127,38 +150,87 @@ class Library:
         return find_triton()
 
     @cached_property
-    def _closures(self) -> dict[str, Closure]:
+    def _closures(self) -> dict[tuple[str, tuple[str, ...]], dict[str, Closure]]:
+        """by kernel and functions, then by target"""
         return {}
 
     @cached_property
-    def _interfaces(self) -> dict[str, Interface]:
+    def _interfaces(self) -> dict[tuple[str, str, str], Interface]:
+        """by variant, digest of the closure, and target or, where that makes no difference, nothing"""
         return {}
 
-    def closure(self, kernel: Kernel) -> Closure:
-        """The slice that the kernel is compiled from; cut once a build. Raises ClosureError."""
-        if kernel.key not in self._closures:
-            where = kernel.positions.get("function", kernel.position)
-            self._closures[kernel.key] = cut(kernel.source, kernel.function, root=self.manifest.root, where=where)
-        return self._closures[kernel.key]
+    @cached_property
+    def _first_interfaces(self) -> dict[str, tuple[str, Interface]]:
+        """by variant: a target, and its interface"""
+        return {}
+
+    def closure(self, image: Image) -> Closure:
+        """The slice that the image is compiled from. Raises ClosureError.
+
+        It is cut once for all images of a kernel that get the same functions as constants, and once for each of their
+        targets where the source asks what it is built for.
+        """
+        variant = image.variant
+        kernel = variant.kernel
+        functions = functions_of([*variant.constants.values(), *variant.axes.values()])
+        known = self._closures.setdefault((kernel.key, functions), {})
+        if image.target not in known:
+            other = next(iter(known.values()), None)
+            if other is not None and not any(map(of_target, other.asked)):
+                return other
+            known[image.target] = cut(
+                kernel.source,
+                kernel.function,
+                root=self.manifest.root,
+                roots=tuple(self.manifest.roots.values()),
+                functions=functions,
+                world=self._world(image),
+                where=kernel.positions.get("function", kernel.position),
+            )
+        return known[image.target]
 
     def interface(self, image: Image) -> Interface:
         """What a caller of the image's variant passes. Raises ManifestError when signature and function disagree."""
-        variant = image.variant
-        if variant.id not in self._interfaces:
-            self._interfaces[variant.id] = bind(variant, self.closure(variant.kernel))
-        return self._interfaces[variant.id]
+        variant, closure = image.variant, self.closure(image)
+        keys = [(variant.id, closure.digest, target) for target in ("", image.target)]
+        for key in keys:
+            if key in self._interfaces:
+                return self._interfaces[key]
+        heuristics = self._heuristics_of(image)
+        interface = bind(variant, closure, heuristics)
+        self._interfaces[keys[any(map(of_target, heuristics.asked))]] = interface
+        first = self._first_interfaces.setdefault(variant.id, (image.target, interface))
+        check_alike(variant, {first[0]: first[1], image.target: interface})
+        return interface
+
+    def _heuristics_of(self, image: Image) -> Heuristics:
+        kernel = image.variant.kernel
+        key = (kernel.key, image.target)
+        if key not in self._heuristics:
+            self._heuristics[key] = Heuristics(self._project, kernel.source, kernel.function, self._world(image))
+        return self._heuristics[key]
+
+    @cached_property
+    def _heuristics(self) -> dict[tuple[str, str], Heuristics]:
+        return {}
+
+    @cached_property
+    def _project(self) -> Project:
+        return Project(root=self.manifest.root, roots=tuple(self.manifest.roots.values()))
+
+    def _world(self, image: Image) -> World:
+        return world_of(self.target(image), self.triton, self.manifest.environment)
 
     def request(self, image: Image) -> CompileRequest:
         """What the compiler is asked for."""
-        kernel = image.variant.kernel
-        return requests.compile_request(image, self.target(image), self.closure(kernel), self.interface(image))
+        return requests.compile_request(image, self.target(image), self.closure(image), self.interface(image))
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
         return {
             **requests.components(self.request(image)),
             **self._compiler(image.target),
-            "entry": image.variant.kernel.function,
+            "entry": self.closure(image).entry,
             **self._code(COMPILING, READERS),
         }
 
@@ -178,7 +250,7 @@ class Library:
         return Expected(
             image_id=image.id,
             target=self.target(image),
-            entry=image.variant.kernel.function,
+            entry=self.closure(image).entry,
             parameters=tuple(
                 POINTER_SIZE if argument.type.startswith("*") else DTYPES[argument.type].size
                 for argument in arguments
@@ -278,22 +350,31 @@ class Library:
     def _declaration(self, image: Image) -> str:
         """Digest of all that packages say of a variant, whatever it is built for."""
         variant = image.variant
-        if variant.id not in self._declarations:
+        key = (variant.id, repr(self.interface(image)))
+        if key not in self._declarations:
             kernel = variant.kernel
             if kernel.key not in self._kernels:
                 # Tests and tuning read the first three, and variants and images are made of the rest: no package
                 # says them.
                 said = dataclasses.replace(
-                    kernel, tolerance={}, reference=None, problems=(), axes={}, blocks=(), exclude=(), targets=()
+                    kernel,
+                    tolerance={},
+                    reference=None,
+                    problems=(),
+                    axes={},
+                    blocks=(),
+                    rows=(),
+                    exclude=(),
+                    targets=(),
                 )
                 self._kernels[kernel.key] = digest_json(plain(said))
             own = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)}
             own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image)}
-            self._declarations[variant.id] = digest_json(plain(own))
-        return self._declarations[variant.id]
+            self._declarations[key] = digest_json(plain(own))
+        return self._declarations[key]
 
     @cached_property
-    def _declarations(self) -> dict[str, str]:
+    def _declarations(self) -> dict[tuple[str, str], str]:
         return {}
 
     @cached_property

@@ -41,6 +41,7 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
     def __init__(self, build: Build, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._build = build
+        self._warned: set[str] = set()
 
     def run_tasks(self, task_dispatcher: Any) -> None:
         """Run what the dispatcher hands out, until nothing is left or, without --continue, something failed."""
@@ -80,7 +81,15 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             return False
         task.executed = True
         self.reporter.execute_task(task)
+        self._warn(task)
         return True
+
+    def _warn(self, task: StepTask) -> None:
+        """Say what the step has to say, once for all that say the same: the images of a kernel share it."""
+        warning = task.step.warning()
+        if warning is not None and warning not in self._warned:
+            self._warned.add(warning)
+            warn(f"warning: {warning}")
 
     def _end(self, node: Any, finished: Finished) -> None:
         if finished.output and self.stream.effective_verbosity(None) == 2:

@@ -18,7 +18,8 @@ def build_lock(path: Path, *, waiting: Callable[[str], None]) -> Iterator[None]:
     """Hold the build folder's lock; while another process has it, say who through `waiting` and wait.
 
     `path` is `<build folder>/<private folder>/<name>`; the build folder may be a link, the others may not. Raises
-    StateError when the lock file cannot be made.
+    StateError when the lock file cannot be made, and when the build folder is somebody else's: it holds files, and not
+    the private folder that a build makes first.
     """
     file = _open(path)
     try:
@@ -40,8 +41,18 @@ def build_lock(path: Path, *, waiting: Callable[[str], None]) -> Iterator[None]:
 
 
 def _open(path: Path) -> int:
+    root, private = path.parents[1], path.parent
     try:
-        make_folder(path.parents[1], path.parent)
+        if root.is_dir() and not os.path.lexists(private) and any(root.iterdir()):
+            # What a build does not know in its folder, it may remove.
+            raise StateError(
+                "the build folder holds files, and none that a build of Kiln has made",
+                where=str(root),
+                expected="an empty folder, one of an earlier build, or none",
+                actual=f"{min(path.name for path in root.iterdir())} and no {private.name}",
+                remedy="name another folder: `build:` in kernels.yaml, or `doit --build-dir DIR`",
+            )
+        make_folder(root, private)
         # Not truncated here: that would wipe the holder's name while it holds the lock.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:

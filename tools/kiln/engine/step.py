@@ -47,3 +47,5 @@ class Step:
     """files that people edit and that this step reads, for listings"""
     origin: tuple[str, ...] = ()
     """where people declared this work, for the head of a failure: `kernels.yaml:9:3`, `kernels/softmax.py:7`"""
+    warning: Callable[[], str | None] = lambda: None
+    """what people should know of work like this, however well it ends; asked only when the step runs"""

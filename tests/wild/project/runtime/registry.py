@@ -1,0 +1,3 @@
+"""What the generated kernel needs to know."""
+
+KINDS = ["add", "mul"]

@@ -1,0 +1,1 @@
+from .softmax import softmax  # noqa: F401
