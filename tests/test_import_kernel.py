@@ -300,11 +300,10 @@ ENTRIES = {
           source: kernels/inner.py
           function: Ops.scale
           dtypes: [fp32]
-          blocks: [{tag: w4, num_warps: 4}]
           constants:
             WIDTH: 1024
             ACT: {function: twice}
-          name: scale_{dtype}_{block}
+          name: scale_{dtype}
           signature: "*{dtype}, *{dtype}, fp32, i32"
           inputs: {n_rows: i32}
           grid: [n_rows]
@@ -390,7 +389,7 @@ def test_a_whole_file_and_a_key_and_a_file_elsewhere(project: Project, tmp_path:
     inside.write("kernels.yaml", text)
     inside.write("dodo.py", project.read("dodo.py"))
     inside.write("doit.cfg", project.read("doit.cfg"))
-    inside.doit("list", "--all").expect(r"compile:grow_fp32_w4@gfx942")
+    inside.doit("list", "--all").expect(r"compile:grow_fp32@gfx942")
     inside.run_python("-m", "kiln", "import", "../kernels/inner.py", "scale").expect(
         r"declare the root at the top of kernels\.yaml: roots: \{kernels: \.\./kernels\}"
     )
@@ -432,7 +431,7 @@ make(3)[(1,)](torch.zeros(1), num_warps=2)
     assert "function: make.k" in printed
     manifest = "".join(f"{line}\n" for line in printed.splitlines() if " to fill in" not in line)
     project.write("kernels.yaml", manifest.replace("width: FILL_IN", "width: 3"))
-    project.doit("compile:k_fp32_w4@sm_90a").expect("0 failed")
+    project.doit("compile:k_fp32@sm_90a").expect("0 failed")
 
 
 def test_what_keeps_a_kernel_from_being_built_is_said_at_once(project: Project) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from closure_scratch import HEADER, Scratch
 
-from kiln.closure.autotune import configurations, read_tuning
-from kiln.closure.function_table import function_table
 from kiln.closure.resolve import Project
+from kiln.closure.tuning.autotune import configurations, read_tuning
+from kiln.closure.tuning.function_table import function_table
 from kiln.closure.world import World
 from kiln.errors import ClosureError
 from kiln.manifest.constants import DTypeConstant, FunctionConstant

@@ -232,13 +232,41 @@ def test_refuses(closure: Closure, refused: Variant, head: str, detail: str) -> 
     assert "remedy: " in message
 
 
-@pytest.mark.parametrize("name", ["signed", "fn", "é", "__x"])
+@pytest.mark.parametrize("name", ["é", "__x", "_"])
 def test_refuses_arguments_that_other_languages_cannot_name(scratch: Scratch, name: str) -> None:
     """What is a fine name in Python may be none in C, C++ or Rust; the place is the kernel's."""
     scratch.write(HEADER + f"@triton.jit\ndef kernel({name}, BLOCK_SIZE: tl.constexpr):\n    pass\n")
     declared = variant("i32", {"BLOCK_SIZE": 64}, grid="rows", select="True", tensors={})
     with pytest.raises(KilnError, match=r"k\.py:4:1: .* cannot be the name of a kernel argument"):
         bind(declared, scratch.cut())
+
+
+@pytest.mark.parametrize(
+    ("names", "items", "inputs", "place"),
+    [
+        ("do, do_", "i32, i32", {}, "k.py:4:1"),
+        ("fn_, x, fn", "i32, i32, i32", {}, "k.py:4:1"),
+        ("new", "i32", {"new_": "i32"}, "kernels.yaml:10:5"),
+    ],
+)
+def test_refuses_names_that_structs_would_not_tell_apart(
+    scratch: Scratch, names: str, items: str, inputs: dict[str, str], place: str
+) -> None:
+    scratch.write(HEADER + f"@triton.jit\ndef kernel({names}, BLOCK_SIZE: tl.constexpr):\n    pass\n")
+    declared = variant(items, {"BLOCK_SIZE": 64}, grid="1", select="True", tensors={}, inputs=inputs)
+    word = next(name for name in ("do", "fn", "new") if name in names)
+    with pytest.raises(ManifestError) as caught:
+        bind(declared, scratch.cut())
+    message = str(caught.value)
+    assert message.startswith(f"{place}: ")
+    assert f"would both be {word}_ in C and Rust, where {word} has an underscore behind it" in message
+    assert "remedy: rename one of them" in message
+
+
+def test_arguments_keep_their_own_names(scratch: Scratch) -> None:
+    scratch.write(HEADER + "@triton.jit\ndef kernel(do, fn, BLOCK_SIZE: tl.constexpr):\n    pass\n")
+    declared = variant("*fp16:16, i32", {"BLOCK_SIZE": 64}, grid="fn", select="fn > 2", tensors={"do": "fn"})
+    assert [argument.name for argument in bind(declared, scratch.cut()).arguments] == ["do", "fn"]
 
 
 def test_without_a_place_of_its_own_a_key_is_told_by_the_kernel(closure: Closure) -> None:

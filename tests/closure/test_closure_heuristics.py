@@ -11,10 +11,11 @@ from closure_scratch import HEADER, Scratch
 from closure_worlds import CUDA, HIP
 
 from kiln.closure.bind import bind, check_alike
-from kiln.closure.heuristics import Heuristics
 from kiln.closure.resolve import Project
+from kiln.closure.tuning.heuristics import Heuristics
 from kiln.closure.world import World
 from kiln.errors import ClosureError, ManifestError
+from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Variant
@@ -134,6 +135,14 @@ def test_values(scratch: Scratch, function: str, expected: object) -> None:
         return
     value = bound(scratch, text).constants["HAS_BIAS"]
     assert getattr(value, "name", value) == expected
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_dtype_constant_is_the_one_that_the_source_names(scratch: Scratch, name: str) -> None:
+    """The wrong word for it would compare as another dtype, and give the other value without a sound."""
+    test = f"args['EVEN'] == tl.{DTYPES[name].language}"
+    text = source(f'@triton.heuristics({{"HAS_BIAS": lambda args: {test}}})')
+    assert bound(scratch, text, EVEN={"dtype": name}).constants["HAS_BIAS"] is True
 
 
 def test_heuristics_see_what_others_before_them_gave(scratch: Scratch) -> None:

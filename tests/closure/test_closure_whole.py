@@ -40,6 +40,14 @@ def test_the_whole_file_runs_and_says_why(scratch: Scratch) -> None:
     assert closure.entry == "kernel"
 
 
+def test_it_says_what_may_bind_a_name_that_does_not_stand_there(scratch: Scratch) -> None:
+    scratch.write(HEADER + "for name in ('S',):\n    globals()[name] = 5\n" + KERNEL)
+    closure = scratch.cut()
+    assert closure.warning is not None and "the name 'S' is not defined in k.py" in closure.warning
+    assert "; the file has globals(), which may bind names that do not stand there" in closure.warning
+    assert load(closure).fn.__globals__["S"] == 5
+
+
 def test_what_can_be_cut_has_no_warning(scratch: Scratch) -> None:
     scratch.write(HEADER + "S = 1\n" + KERNEL)
     assert scratch.cut().warning is None

@@ -63,6 +63,68 @@ def test_a_block_is_constants_and_options_and_a_tag(tmp_path: Path) -> None:
     assert (block.position.line, block.positions["BLOCK_N"].column) == (9, 70)
 
 
+def without_blocks(**changes: str) -> str:
+    """A kernel without `blocks`: what a test adds stands from line 11 on."""
+    return kernel(**{"blocks": "[1]", "name": "k_{dtype}", **changes}).replace("    blocks: [1]\n", "")
+
+
+def test_blocks_may_be_left_out(tmp_path: Path) -> None:
+    """One variant for each dtype and value of an axis, with the kernel's own options and constants."""
+    changes = {"axes": "{D: [64, 128]}", "name": "k_{dtype}_{D}", "constants": "{HALF: {expression: D // 2}}"}
+    manifest = load_kernels(tmp_path, without_blocks(**changes, options="{num_warps: 2}"))
+    assert [(v.id, v.group, v.block, v.constants) for v in manifest.variants] == [
+        ("k_fp16_64", "k_fp16_64_group", "", {"HALF": 32}),
+        ("k_fp16_128", "k_fp16_128_group", "", {"HALF": 64}),
+        ("k_fp32_64", "k_fp32_64_group", "", {"HALF": 32}),
+        ("k_fp32_128", "k_fp32_128_group", "", {"HALF": 64}),
+    ]
+    assert {v.options["num_warps"] for v in manifest.variants} == {2}
+
+
+def test_a_block_that_is_a_tag_alone_is_one(tmp_path: Path) -> None:
+    (variant,) = load_kernels(tmp_path, kernel(dtypes="[fp16]", blocks="[{tag: only}]")).variants
+    assert (variant.id, variant.group, variant.block) == ("k_fp16_only", "k_fp16", "only")
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "words"),
+    [
+        (
+            {"name": "k_{dtype}_{block}"},
+            "9:11",
+            ["`kernels.k.name` uses {block}, and the kernel has no `blocks`", "remove {block}, or add `blocks`"],
+        ),
+        ({"group": "g_{block}"}, "11:12", ["`kernels.k.group` uses {block}, and the kernel has no `blocks`"]),
+        ({"name": "k_{dtype}_{Block}"}, "9:11", ["unknown placeholder '{Block}'", "expected: {dtype}\n"]),
+        (
+            {"exclude": "[{block: 64}]"},
+            "11:16",
+            ["`kernels.k.exclude` names a block, and the kernel has no `blocks`", "expected: one of dtype\n"],
+        ),
+        (
+            {"options": '{num_warps: "4 if block > 1 else 8"}'},
+            "11:26",
+            ["uses 'block', and the kernel has no `blocks`", "remedy: use a constant or an axis in its place"],
+        ),
+        (
+            {"constants": "{A: {expression: block // 2}}"},
+            "11:33",
+            ["uses 'block', and the kernel has no `blocks`"],
+        ),
+        (
+            {"group": "k_{dtype}"},
+            "11:5",
+            ["the group 'k_fp16' has the name of a variant", "remedy: give the kernel another `group`"],
+        ),
+        ({"name": "k"}, "9:5", ["'k' is the name of two variants", "dtype fp16, and dtype fp32", "add {dtype}"]),
+    ],
+)
+def test_what_needs_blocks_says_so(tmp_path: Path, changes: dict[str, str], place: str, words: list[str]) -> None:
+    message = refusal(tmp_path, without_blocks(**changes))
+    assert message.startswith(f"kernels.yaml:{place}: ")
+    assert [word for word in words if word not in message] == []
+
+
 def test_tags_follow_the_first_blocks_order(tmp_path: Path) -> None:
     manifest = load_kernels(tmp_path, kernel(blocks="[{M: 1, N: 2, F: true}, {F: false, N: 1, M: 2}]"))
     assert [block.tag for block in manifest.kernels[0].blocks] == ["1x2x1", "2x1x0"]

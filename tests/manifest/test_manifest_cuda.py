@@ -140,6 +140,11 @@ def test_flags_that_are_not_passed_on(tmp_path: Path, flag: str, words: list[str
         ({**TRITON, "flags": "[--restrict]"}, "14:5", ["`kernels.k.flags` is for CUDA C++"]),
         ({**TRITON, "function": "reduce<{T}>"}, "8:15", ["cannot be a function's name in Python"]),
         ({**CUDA, "promises": "[{n: 16}]"}, "15:5", ["`kernels.k.promises` is for Triton"]),
+        (
+            {**{key: value for key, value in CUDA.items() if key != "blocks"}, "name": "k_{dtype}"},
+            "8:15",
+            ["`kernels.k.function` uses {block}, and the kernel has no `blocks`"],
+        ),
         ({**CUDA, "blocks": "autotune"}, "10:5", ["`kernels.k.blocks: autotune` is for Triton"]),
         (
             {**CUDA, "options": "{num_stages: 2}"},

@@ -1,10 +1,11 @@
-"""What other words for a dtype are answered with."""
+"""The words for a dtype: Triton's own, and what other ones are answered with."""
 
 from __future__ import annotations
 
 import pytest
+import triton.language
 
-from kiln.manifest.dtypes import DTYPES, suggest_dtype
+from kiln.manifest.dtypes import DTYPES, DType, dtype_called, suggest_dtype
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,12 @@ from kiln.manifest.dtypes import DTYPES, suggest_dtype
 def test_another_word_for_a_dtype(words: str, dtype: str) -> None:
     for word in words.split():
         assert suggest_dtype(word) == f"did you mean '{dtype}'?"
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda dtype: dtype.name)
+def test_the_word_in_triton_language(dtype: DType) -> None:
+    assert getattr(triton.language, dtype.language) == triton.language.str_to_ty(dtype.name, None)
+    assert dtype_called(dtype.language) == dtype.name
 
 
 def test_only_choices_are_suggested() -> None:

@@ -61,6 +61,31 @@ def test_promises_do_not_keep_variants_out_of_a_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "group"),
+    [
+        ({}, "a_fp32"),
+        ({"name": "a_{dtype}"}, "a_fp32_group"),
+        ({"name": "A_{dtype}"}, "a_fp32_group"),
+        ({"name": "a_fp32"}, "a_fp32_group"),
+        ({"name": "a"}, "a_fp32"),
+        ({"name": "a_fp32_64"}, "a_fp32"),
+        ({"name": "a_{dtype}_{D}", "axes": "{D: [1]}", "signature": '"*{dtype}, i{D}"'}, "a_fp32_1_group"),
+        ({"name": "a_{D}_{dtype}", "axes": "{D: [1]}", "signature": '"*{dtype}, i{D}"'}, "a_fp32_1"),
+        ({"name": "a_{dtype}_1", "axes": "{D: [1]}", "signature": '"*{dtype}, i{D}"'}, "a_fp32_1_group"),
+        ({"name": "a_{dtype}", "promises": "[{x: 16}, {}]"}, "a_fp32_group"),
+    ],
+)
+def test_a_default_group_is_no_name_of_a_variant(tmp_path: Path, changes: dict[str, str], group: str) -> None:
+    """The kernel's key and what tells its groups apart; with a word behind it where `name` is just that."""
+    assert {variant.group for variant in load_kernels(tmp_path, kernel("a", **changes)).variants} == {group}
+
+
+def test_a_default_group_of_another_kernel_is_still_refused(tmp_path: Path) -> None:
+    message = refusal(tmp_path, kernel("a"), kernel("b", name="a_{dtype}", group="g"))
+    assert "the group 'a_fp32' has the name of a variant, 'a_fp32' of kernel 'b'" in message
+
+
+@pytest.mark.parametrize(
     ("kernels", "words"),
     [
         (
@@ -76,7 +101,10 @@ def test_promises_do_not_keep_variants_out_of_a_group(tmp_path: Path) -> None:
             ["'x' is the name of two variants", "add {block} to `name`"],
         ),
         ([kernel("a", group="g"), kernel("b", group="G")], ["groups 'g' and 'G'", "kernels 'a' and 'b'"]),
-        ([kernel("a", name="a_{dtype}")], ["'a_fp32' has the name of a variant", "add {block} to `name`"]),
+        (
+            [kernel("a", name="a_{dtype}", group="a_{dtype}")],
+            ["'a_fp32' has the name of a variant", "add {block} to `name`"],
+        ),
         ([kernel("a", group="b_fp32_64"), kernel("b")], ["'b_fp32_64' has the name of a variant", "kernel 'b'"]),
         (
             [kernel("a", group="g"), kernel("b", group="g", signature='"*fp32, i32"')],

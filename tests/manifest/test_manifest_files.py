@@ -190,7 +190,8 @@ REFUSED = {
     "neither kernels nor include": (
         {"kernels.yaml": HEAD},
         "kernels.yaml:1:1: the file lacks the key `kernels`",
-        "or `include:` in its place",
+        "remedy: add `kernels:`, a map from a name to a map with the keys source, function, dtypes, name, signature, "
+        "grid, and others where they are wanted, or `include:` in its place",
     ),
     "a source that is beside the first file": (
         {

@@ -227,7 +227,12 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("    source: kernels/softmax.py\n", "", "6:5", ["`kernels.softmax` lacks the key `source`"]),
     ("    function: softmax_kernel\n", "", "6:5", ["lacks the key `function`"]),
     ("    dtypes: [fp32, fp16]\n", "", "6:5", ["lacks the key `dtypes`"]),
-    ("    blocks: [1024, 2048]\n", "", "6:5", ["lacks the key `blocks`"]),
+    (
+        "    blocks: [1024, 2048]\n",
+        "",
+        "9:11",
+        ["`kernels.softmax.name` uses {block}, and the kernel has no `blocks`", "remove {block}, or add `blocks`"],
+    ),
     ("    name: softmax_{dtype}_{block}\n", "", "6:5", ["lacks the key `name`"]),
     ('    signature: "*{dtype}:16, i32"\n', "", "6:5", ["lacks the key `signature`"]),
     (

@@ -11,11 +11,15 @@ from kiln.errors import ManifestError, Position
 from kiln.manifest.names import (
     C_KEYWORDS,
     CPP_KEYWORDS,
+    LATER_KEYWORDS,
+    MACROS,
     RUST_KEYWORDS,
+    check_argument,
     check_library,
     check_name,
     check_parameter,
     fold,
+    member_name,
 )
 
 HERE = Position(file="kernels.yaml", line=3, column=10)
@@ -87,6 +91,33 @@ def test_parameters_may_have_underscores_anywhere_but_two_in_front() -> None:
     for name in ("__a", "_", "__"):
         with pytest.raises(ManifestError, match="belong to the compilers"):
             check_parameter(name, HERE, "an input's name")
+
+
+def test_an_argument_may_be_a_keyword_and_is_a_member_under_another_name(tmp_path: Path) -> None:
+    """Every such name is a member's in every language, in one struct, and none is the name of two."""
+    words = sorted(C_KEYWORDS | CPP_KEYWORDS | RUST_KEYWORDS | LATER_KEYWORDS | MACROS)
+    for word in words:
+        check_argument(word, HERE, "an argument")
+    members = [member_name(word) for word in words]
+    assert members == [f"{word}_" for word in words]
+    assert [member_name(name) for name in ("n_cols", "do_", "_x", "Int", "INT8_MAXIMUM")] == [
+        "n_cols",
+        "do_",
+        "_x",
+        "Int",
+        "INT8_MAXIMUM",
+    ]
+    assert (member_name("INT64_MAX"), member_name("UINTPTR_MAX")) == ("INT64_MAX_", "UINTPTR_MAX_")
+    includes = "".join(f"#include <{name}.h>\n" for name in ("assert", "complex", "errno", "stddef", "stdio"))
+    members_in_c = "".join(f"int {member};" for member in members)
+    for command, source in (
+        (["gcc", "-std=gnu99", "-fsyntax-only", "-Werror"], "t.c"),
+        (["g++", "-std=gnu++20", "-fsyntax-only", "-Werror"], "t.cc"),
+    ):
+        assert _accepts(command, source, f"{includes}struct s {{ {members_in_c} }};", tmp_path)
+    fields = ", ".join(f"pub {member}: u8" for member in members)
+    rustc = ["rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata", "-Anon_snake_case"]
+    assert _accepts(rustc, "t.rs", f"pub struct S {{ {fields} }}", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["std", "core", "alloc", "test", "proc_macro"])

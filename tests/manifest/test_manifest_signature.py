@@ -26,7 +26,6 @@ def test_items() -> None:
         ("fp32", None),
     ]
     assert [item.is_pointer for item in signature.items] == [True, False, False, True, False, False]
-    assert [item.is_integer for item in signature.items] == [False, True, True, False, True, False]
     assert signature.items[0].dtype == "fp16"
     assert (signature.text, signature.position) == ("*fp16:16, i32 ,i32:1,*i64, u8 : 16, fp32", HERE)
 

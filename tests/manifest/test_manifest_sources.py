@@ -199,6 +199,18 @@ REFUSED = {
         "kernels.yaml:4:15: 'A=B' cannot be the name of a variable",
         "",
     ),
+    "a name with a space in the environment": (
+        'environment: {"A B": x}\n',
+        PLAIN,
+        "kernels.yaml:4:15: 'A B' cannot be the name of a variable of the environment",
+        "expected: a letter or underscore, then letters, digits and underscores, all ASCII",
+    ),
+    "a name that starts with a digit in the environment": (
+        "environment: {1A: x}\n",
+        PLAIN,
+        "kernels.yaml:4:15: '1A' cannot be the name of a variable of the environment",
+        "",
+    ),
     "the project as the build folder": (
         "build: .\n",
         PLAIN,

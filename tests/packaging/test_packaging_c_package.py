@@ -146,10 +146,10 @@ def test_every_type_of_argument(records: list[Record], tmp_path: Path, standard:
         "float scale; /* fp32 */",
         "int32_t stride; /* i32, must be 1, which is compiled in: no image has it as a parameter */",
         "uint16_t half; /* fp16, at 8 in the parameter buffer */",
-        "int64_t new_; /* i64, value must be a multiple of 16 */",
+        "int64_t new_; /* i64, called new in the kernel and in records, value must be a multiple of 16 */",
         "void *x; /* *i8 */",
         "double eps; /* fp64 */",
-        "int8_t register_; /* i8 */",
+        "int8_t register_; /* i8, called register in the kernel and in records */",
         "int32_t n_rows; /* launch input, not passed to the kernel */",
     ]
     assert accepts(USE, "gcc", standard, "-I", include) == ""
@@ -353,10 +353,10 @@ def test_parameters_of_another_signature(records: list[Record], tmp_path: Path) 
     [
         ({"grid": (expression("n_row"),) * 3}, "grid of softmax depends on 'n_row', an integer that no launch knows"),
         ({"grid": (expression("output_ptr"),) * 3}, "grid of softmax depends on 'output_ptr'"),
-        ({"inputs": {"n_cols": "i32"}}, "softmax has two arguments or launch inputs named 'n_cols'"),
+        ({"inputs": {"n_cols": "i32"}}, "arguments or launch inputs that structs would call 'n_cols'"),
         (
             {"arguments": [("new", "i32", None), ("new_", "i32", None)]},
-            "members of the argument struct are 'new_' in C",
+            "softmax has two arguments or launch inputs that structs would call 'new_'",
         ),
         ({"arguments": [("t", "nvTmaDesc", None)]}, "an argument of type 'nvTmaDesc', which no caller can pass"),
     ],

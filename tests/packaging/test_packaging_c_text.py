@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from c_library import accepts, compile_program, run
 
-from kiln.errors import PackagingError
-from kiln.packaging.c_text import c_comment, c_integer, c_string, field_name
+from kiln.packaging.c_text import c_comment, c_integer, c_string
 
 HOSTILE = [
     "",
@@ -66,19 +65,3 @@ def test_integers_at_the_edges(tmp_path: Path) -> None:
     assert [int(line) for line in run(compile_program(source, tmp_path / "integers")).split()] == values
     with pytest.raises(OverflowError):
         c_integer(2**63)
-
-
-def test_reserved_names_become_members() -> None:
-    assert [field_name(name, "here") for name in ("n_cols", "register", "template", "and", "_x")] == [
-        "n_cols",
-        "register_",
-        "template_",
-        "and_",
-        "_x",
-    ]
-
-
-def test_a_name_that_is_not_ascii_is_refused() -> None:
-    with pytest.raises(PackagingError) as caught:
-        field_name("größe", "softmax@sm_80")
-    assert str(caught.value).startswith(r"softmax@sm_80: argument 'gr\xf6\xdfe' cannot be named in C")

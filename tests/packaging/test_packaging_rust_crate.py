@@ -362,7 +362,7 @@ def odd_records(records: list[Record]) -> list[Record]:
         ("half", "bf16", None, 2),
         ("flag", "i1", None, 1),
         ("M", "u8", None, 1),
-        ("self_", "fp64", None, 8),
+        ("self__", "fp64", None, 8),
     )
     kernel = make_kernel(
         key="odd",
@@ -417,13 +417,13 @@ fn main() {
     });
     println!("{:?}", text.unwrap().as_bytes());
     let packed = Args {
-        self_: DevicePtr(u64::MAX - 1), r#type: -2, N: 1, scale: 0.5, half: 0x3f80, flag: true, M: 200, self__: -1.5,
+        self_: DevicePtr(u64::MAX - 1), type_: -2, N: 1, scale: 0.5, half: 0x3f80, flag: true, M: 200, self__: -1.5,
         batch: 3,
     };
     println!("{:?}", pack(&packed));
-    for (r#type, batch, flag, m) in CASES {
+    for (type_, batch, flag, m) in CASES {
         let args = Args {
-            self_: DevicePtr(16), r#type, N: 1, scale: 0.5, half: 0x3f80, flag, M: m, self__: 1.0, batch,
+            self_: DevicePtr(16), type_, N: 1, scale: 0.5, half: 0x3f80, flag, M: m, self__: 1.0, batch,
         };
         let grid = match args.grid() {
             Ok(Some(grid)) => format!("{grid:?}"),
@@ -550,7 +550,7 @@ def test_an_expression_over_an_unknown_name_is_refused_where_it_stands(records: 
 def test_a_launch_input_named_like_an_argument_is_refused(records: list[Record], tmp_path: Path) -> None:
     variant = make_variant(make_kernel(inputs={"n_rows": "i32", "n_cols": "i32"}), *SHAPES[0])
     error = refusal([change(records[0], image=Image(variant=variant, target="sm_80"))], tmp_path)
-    assert re.search("two arguments or launch inputs named 'n_cols'", error.what)
+    assert re.search("two arguments or launch inputs that structs would call 'n_cols'", error.what)
 
 
 def test_a_constant_beyond_64_bits_is_refused(records: list[Record], tmp_path: Path) -> None:

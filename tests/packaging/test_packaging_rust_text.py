@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kiln.errors import PackagingError
-from kiln.manifest.names import RUST_KEYWORDS
 from kiln.packaging import rust_text
 
 NASTY = [
@@ -96,22 +95,6 @@ def test_a_text_that_is_no_unicode_is_refused() -> None:
 )
 def test_code_stays_one_code_span_on_one_line(text: str, span: str) -> None:
     assert rust_text.code(text) == span
-
-
-def test_identifiers_stay_apart() -> None:
-    assert rust_text.identifier("stride_am") == "stride_am"
-    assert rust_text.identifier("type") == "r#type"
-    assert rust_text.identifier("self") == "self_"
-    assert rust_text.identifier("self_", {"self_"}) == "self__"
-
-
-def test_every_keyword_becomes_an_identifier_that_rustc_takes(tmp_path: Path) -> None:
-    fields = ", ".join(f"pub {rust_text.identifier(word)}: u8" for word in sorted({*RUST_KEYWORDS, "_"}))
-    source = tmp_path / "words.rs"
-    source.write_text(f"#![allow(non_snake_case)]\npub struct Words {{ {fields} }}\n")
-    check = ["rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata", f"--out-dir={tmp_path}", str(source)]
-    ended = subprocess.run(check, capture_output=True, text=True, check=False, env=os.environ)
-    assert ended.returncode == 0, ended.stderr
 
 
 def test_numbers_options_and_values() -> None:

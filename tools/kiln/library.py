@@ -1,7 +1,7 @@
 """A library as it is built: kernels.yaml, its toolchain and its build folder, and what each step takes from them.
 
-This is the parent's side of every step: names, paths and digests, nothing heavy. `jobs` is the child's side, and the
-rules of dodo.py are written with both.
+This is the parent's side of every step: names, paths and digests, nothing heavy. `compile_jobs` and
+`package_jobs` are the child's side, and the rules of dodo.py are written with both.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ from pathlib import Path
 import kiln
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
-from kiln.closure.bind import bind, check_alike
-from kiln.closure.heuristics import Heuristics
-from kiln.closure.resolve import Project
-from kiln.closure.slice import Closure, cut
-from kiln.closure.world import World, of_target
+from kiln.closure.slice import Closure
+from kiln.closure.world import World
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
 from kiln.errors import ManifestError, ToolchainError
-from kiln.manifest.constants import functions_of
+from kiln.interfaces import Interfaces
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
@@ -45,6 +42,7 @@ COMPILING = (
     "manifest",
     "digests.py",
     "library.py",
+    "interfaces.py",
     "source_reader.py",
     "compile_jobs.py",
     "engine/forkserver.py",
@@ -150,73 +148,16 @@ class Library:
         return find_triton()
 
     @cached_property
-    def _closures(self) -> dict[tuple[str, tuple[str, ...]], dict[str, Closure]]:
-        """by kernel and functions, then by target"""
-        return {}
-
-    @cached_property
-    def _interfaces(self) -> dict[tuple[str, str, str], Interface]:
-        """by variant, digest of the closure, and target or, where that makes no difference, nothing"""
-        return {}
-
-    @cached_property
-    def _first_interfaces(self) -> dict[str, tuple[str, Interface]]:
-        """by variant: a target, and its interface"""
-        return {}
+    def _interfaces(self) -> Interfaces:
+        return Interfaces(self.manifest, self._world)
 
     def closure(self, image: Image) -> Closure:
-        """The slice that the image is compiled from. Raises ClosureError.
-
-        It is cut once for all images of a kernel that get the same functions as constants, and once for each of their
-        targets where the source asks what it is built for.
-        """
-        variant = image.variant
-        kernel = variant.kernel
-        functions = functions_of([*variant.constants.values(), *variant.axes.values()])
-        known = self._closures.setdefault((kernel.key, functions), {})
-        if image.target not in known:
-            other = next(iter(known.values()), None)
-            if other is not None and not any(map(of_target, other.asked)):
-                return other
-            known[image.target] = cut(
-                kernel.source,
-                kernel.function,
-                root=self.manifest.root,
-                roots=tuple(self.manifest.roots.values()),
-                functions=functions,
-                world=self._world(image),
-                where=kernel.positions.get("function", kernel.position),
-            )
-        return known[image.target]
+        """The slice that the image is compiled from. Raises ClosureError."""
+        return self._interfaces.closure(image)
 
     def interface(self, image: Image) -> Interface:
         """What a caller of the image's variant passes. Raises ManifestError when signature and function disagree."""
-        variant, closure = image.variant, self.closure(image)
-        keys = [(variant.id, closure.digest, target) for target in ("", image.target)]
-        for key in keys:
-            if key in self._interfaces:
-                return self._interfaces[key]
-        heuristics = self._heuristics_of(image)
-        interface = bind(variant, closure, heuristics)
-        self._interfaces[keys[any(map(of_target, heuristics.asked))]] = interface
-        first = self._first_interfaces.setdefault(variant.id, (image.target, interface))
-        check_alike(variant, {first[0]: first[1], image.target: interface})
-        return interface
-
-    def _heuristics_of(self, image: Image) -> Heuristics:
-        kernel = image.variant.kernel
-        key = (kernel.key, image.target)
-        if key not in self._heuristics:
-            self._heuristics[key] = Heuristics(self._project, kernel.source, kernel.function, self._world(image))
-        return self._heuristics[key]
-
-    @cached_property
-    def _heuristics(self) -> dict[tuple[str, str], Heuristics]:
-        return {}
-
-    @cached_property
-    def _project(self) -> Project:
-        return Project(root=self.manifest.root, roots=tuple(self.manifest.roots.values()))
+        return self._interfaces.interface(image)
 
     def _world(self, image: Image) -> World:
         return world_of(self.target(image), self.triton, self.manifest.environment)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kiln.closure.autotune import configurations
 from kiln.closure.decisions import settle
-from kiln.closure.function_table import function_table
 from kiln.closure.resolve import Project
+from kiln.closure.tuning.autotune import configurations
+from kiln.closure.tuning.function_table import function_table
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position
 from kiln.manifest.from_source import Configuration, Place

@@ -7,7 +7,7 @@ import contextlib
 import copy
 from collections.abc import Iterator
 
-from kiln.closure import jit, library, scope
+from kiln.closure import jit, packages, scope
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
 
@@ -34,7 +34,7 @@ def _foreign(
         if outside in jit.CONSTEXPR:
             return None
         if outside is not None:
-            found = found or library.is_foreign(outside)
+            found = found or packages.is_foreign(outside)
         elif not module.binding(read.name):
             # Imported for type checkers alone.
             found = found or read.name in module.dead

@@ -10,15 +10,15 @@ from kiln.closure.slice import Closure, FunctionParameter
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.interface import Argument
 from kiln.manifest.model import Variant
-from kiln.manifest.names import check_parameter
+from kiln.manifest.names import check_argument, member_name
 from kiln.manifest.signature import can_promise, promises_of
 
 
 def name_arguments(variant: Variant, closure: Closure, constants: Collection[str]) -> tuple[Argument, ...]:
     """What callers pass, in order: all parameters but the constexpr ones and those that `constants` sets.
 
-    Raises ManifestError when there are more or fewer of them than items in the signature, for names that C, C++ or Rust
-    cannot have or that two arguments would share, and for promises of the variant that no argument can make.
+    Raises ManifestError when there are more or fewer of them than items in the signature, for names that no struct
+    can have or that two arguments would share there, and for promises of the variant that no argument can make.
     """
     parameters = [
         parameter for parameter in closure.parameters if not parameter.is_constexpr and parameter.name not in constants
@@ -58,8 +58,11 @@ def _pairs(parameters: list[FunctionParameter], parts: tuple[str, ...]) -> Itera
 def _check_names(arguments: tuple[Argument, ...], position: Position) -> None:
     seen: dict[str, Argument] = {}
     for argument in arguments:
-        check_parameter(argument.name, position, "the name of a kernel argument")
-        first = seen.setdefault(argument.name, argument)
+        check_argument(argument.name, position, "the name of a kernel argument")
+        member = member_name(argument.name)
+        first = seen.setdefault(member, argument)
+        if first.name != argument.name:
+            raise two_members(first.name, argument.name, member, position)
         if first is not argument:
             tuple_ = argument.parameter if argument.path else first.parameter
             raise ManifestError(
@@ -69,6 +72,18 @@ def _check_names(arguments: tuple[Argument, ...], position: Position) -> None:
                 actual=argument.name,
                 remedy="rename one of the parameters in the source",
             )
+
+
+def two_members(first: str, second: str, member: str, where: Position) -> ManifestError:
+    """What is wrong when structs would call an argument, and another or a launch input, the same."""
+    kept = first if first != member else second
+    return ManifestError(
+        f"{first} and {second} would both be {member} in C and Rust, where {kept} has an underscore behind it",
+        where=where,
+        expected=f"names that stay apart when {kept}, which C, C++ or Rust keeps for itself, is called {member}",
+        actual=f"{first}, {second}",
+        remedy="rename one of them",
+    )
 
 
 def _promised(variant: Variant, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:

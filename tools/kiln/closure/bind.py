@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kiln.closure.arguments import name_arguments
-from kiln.closure.heuristics import Heuristics
+from kiln.closure.arguments import name_arguments, two_members
 from kiln.closure.slice import Closure
+from kiln.closure.tuning.heuristics import Heuristics
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.constants import Value, same, written
+from kiln.manifest.dtypes import is_integer
 from kiln.manifest.expression import Expression
 from kiln.manifest.interface import Argument, Interface
 from kiln.manifest.model import Kernel, Variant
-from kiln.manifest.names import check_parameter
+from kiln.manifest.names import check_parameter, member_name
 from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import OPTIONS
 
@@ -22,7 +23,7 @@ def bind(variant: Variant, closure: Closure, heuristics: Heuristics | None = Non
 
     A constant that the variant leaves open, and that `heuristics` has, gets the value that follows from the rest.
 
-    Raises ManifestError when they do not fit each other, when a name cannot be one in C, C++ or Rust, and when `grid`,
+    Raises ManifestError when they do not fit each other, for names that C, C++ and Rust cannot have, and when `grid`,
     `select`, `inputs`, `tensors`, `problems` or `promises` name what the kernel does not have.
     """
     derivable = _derivable(variant, closure, heuristics)
@@ -120,7 +121,7 @@ def _constants(variant: Variant, closure: Closure, derivable: Collection[str]) -
                 f"at {closure.position}",
                 actual=_listed(f"{name} = {written(value)}" for name, value in values.items()),
                 remedy=did_you_mean(parameter.name, values)
-                or f"set {parameter.name} under `constants` or `axes`, or give it a default in {closure.position.file}",
+                or f"set {parameter.name} under `constants`, `axes` or `blocks`, or give it a default in the source",
             )
     for parameter in closure.factory_parameters:
         if parameter.name not in values and not parameter.has_default:
@@ -163,6 +164,7 @@ def _used(kernel: Kernel) -> frozenset[str]:
 
 def _check_inputs(variant: Variant, closure: Closure, arguments: tuple[Argument, ...]) -> None:
     parameters = {parameter.name for parameter in closure.parameters} | {argument.name for argument in arguments}
+    members = {member_name(argument.name): argument.name for argument in arguments}
     for name in variant.kernel.inputs:
         check_parameter(name, _at(variant, "inputs"), "the name of a launch input")
         if name in parameters:
@@ -173,6 +175,8 @@ def _check_inputs(variant: Variant, closure: Closure, arguments: tuple[Argument,
                 actual=f"{name}, a parameter of {closure.function} at {closure.position}",
                 remedy=f"remove {name} from inputs: expressions can use arguments and constants as they are",
             )
+        if member_name(name) in members:
+            raise two_members(members[member_name(name)], name, member_name(name), _at(variant, "inputs"))
 
 
 def _check_expressions(variant: Variant, arguments: tuple[Argument, ...], known: Mapping[str, Value]) -> None:
@@ -199,7 +203,7 @@ def _check_tensors(variant: Variant, arguments: tuple[Argument, ...], known: Map
 
 
 def _check_problems(variant: Variant, arguments: tuple[Argument, ...]) -> None:
-    integers = [item.name for item in arguments if item.type[0] in "iu" and item.type != "i1"]
+    integers = [item.name for item in arguments if is_integer(item.type)]
     known = [*integers, *variant.kernel.inputs]
     for index, problem in enumerate(variant.kernel.problems):
         for name in problem:
@@ -224,7 +228,7 @@ def _check_names(
     fixed: Mapping[str, Value],
 ) -> None:
     """Every name must stand for an integer that is known when the kernel is launched."""
-    integers = {item.name for item in arguments if item.type[0] in "iu" and item.type != "i1"}
+    integers = {item.name for item in arguments if is_integer(item.type)}
     numbers = {name for name, value in fixed.items() if isinstance(value, int)}
     known = [*(item.name for item in arguments if item.name in integers), *variant.kernel.inputs, *sorted(numbers)]
     for name in sorted(expression.names - set(known)):

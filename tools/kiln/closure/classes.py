@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kiln.closure import library, scope
+from kiln.closure import packages, scope
 from kiln.closure.module import SourceModule
 from kiln.closure.names import Names
 from kiln.closure.resolve import Definition, Outside
@@ -89,7 +89,7 @@ class Members:
             return False
         for base in self._bases(module, node):
             if isinstance(base, Outside):
-                if not library.is_foreign(base.dotted):
+                if not packages.is_foreign(base.dotted):
                     return False
             elif isinstance(base, Definition):
                 found = [unit.node for unit in base.module.binding(base.name)]

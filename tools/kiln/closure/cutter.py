@@ -7,10 +7,11 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kiln.closure import library, scope, stars
+from kiln.closure import packages, scope, stars
 from kiln.closure.annotations import without_foreign
 from kiln.closure.decisions import Decisions, Refused
-from kiln.closure.effects import Effects, Touch
+from kiln.closure.effects.bindings import Bindings
+from kiln.closure.effects.touches import Effects, Touch
 from kiln.closure.kept import ImportedName, Kept, Want
 from kiln.closure.module import Conditional, SourceModule, Unit
 from kiln.closure.names import OUTSIDE, Builtin, Names, Place
@@ -50,7 +51,7 @@ class Cutter:
         self._seen: set[tuple[str, str, tuple[str, ...], bool, str | None]] = set()
         self.names = Names(project)
         self.parts = Parts(lambda: self.names, self._is_needed, self._is_changing)
-        self._effects = Effects(self.names, objects=False)
+        self._effects = Effects(Bindings(self.names), objects=False)
         self._adopted = 0
         self._needed: dict[Place, Want] = {}
         self._outside: dict[str, Want] = {}
@@ -77,7 +78,7 @@ class Cutter:
             return False
         target = self.names.trace(module, name)
         place = self.names.place(target) if not isinstance(target, Builtin) else None
-        return place in self._needed and place is not None and self.names.changeable(place)
+        return place in self._needed and place is not None and self._effects.bindings.changeable(place)
 
     def _is_changing(self, module: SourceModule, node: ast.FunctionDef) -> bool:
         """Whether a call of a function may change something that the closure needs and that is not the function's."""
@@ -113,7 +114,7 @@ class Cutter:
     def _unbound(self, want: Want) -> None:
         module = want.module
         refused = unbound_error(want)
-        if refused is not None and want.name not in library.OF_THE_MODULE:
+        if refused is not None and want.name not in packages.OF_THE_MODULE:
             raise refused
         for star in module.stars:
             if self._may_bring(star, want):
@@ -211,10 +212,10 @@ class Cutter:
 
     def _check_outside(self, dotted: str, want: Want) -> None:
         self._outside.setdefault(dotted, want)
-        refusal = library.refusal(dotted)
+        refusal = packages.refusal(dotted)
         if refusal is None:
             return
-        needed = dotted.partition(".")[0] if library.is_foreign(dotted) else dotted
+        needed = dotted.partition(".")[0] if packages.is_foreign(dotted) else dotted
         kind = UncutError if refusal.is_by_value else ClosureError
         error = kind(
             f"the kernel needs {needed!r} at compile time: {refusal.reason}",
@@ -249,7 +250,7 @@ class Cutter:
             for used, attributes in uses:
                 inner = replace(want, name=name, attributes=attributes, at=module.position(used))
                 self._check_outside(".".join((start, *attributes)), inner)
-            if not uses and not library.is_useful(start):
+            if not uses and not packages.is_useful(start):
                 self._check_outside(start, replace(want, name=name, attributes=(), at=module.position(node)))
 
     def _keep_changes(self) -> None:
@@ -258,11 +259,11 @@ class Cutter:
             # What was looked up before took an installed package, which now is a part of the closure, for unknown.
             self._adopted = len(self.project.folders.adopted)
             self.names = Names(self.project)
-            self._effects = Effects(self.names, objects=self._effects.objects)
+            self._effects = Effects(Bindings(self.names), objects=self._effects.objects)
         modules = self._modules()
         self.names.modules.update((module.file, module) for module in modules)
-        if not self._effects.objects and any(map(self.names.changeable, self._needed)):
-            self._effects = Effects(self.names, objects=True)
+        if not self._effects.objects and any(map(self._effects.bindings.changeable, self._needed)):
+            self._effects = Effects(self._effects.bindings, objects=True)
         for module, unit, touched in self._effects.touched(modules):
             is_kept = module.file in self.kept and unit.index in self.kept[module.file].statements
             if is_import(unit) or (is_kept and not isinstance(unit.node, ast.ClassDef)):
@@ -308,7 +309,7 @@ class Cutter:
                     yield want
             return
         for (file, name), want in self._needed.items():
-            if touch.touches(file, name) and (touch.rebinds or self.names.changeable((file, name))):
+            if touch.touches(file, name) and (touch.rebinds or self._effects.bindings.changeable((file, name))):
                 yield want
 
     def _of(self, module: SourceModule) -> Kept:

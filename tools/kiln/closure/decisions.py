@@ -82,7 +82,8 @@ class Decisions:
                     if new[spot(node)] is not (inner in node.body):
                         break
                 elif isinstance(node, ast.Try) and spot(node) not in found:
-                    new[spot(node)] = _path(interpreter, met.module, node, met.unit.index)
+                    with interpreter.before(met.module, met.unit.index):
+                        new[spot(node)] = _path(interpreter, met.module, node)
             if not new:
                 raise Undecided(f"`{ast.unparse(met.unit.undecided or met.unit.node).splitlines()[0]}` is not followed")
         except UndeclaredVariable as undeclared:
@@ -172,9 +173,9 @@ class _Replaced(ast.NodeTransformer):
         return node
 
 
-def _path(interpreter: Interpreter, module: SourceModule, node: ast.Try, limit: int) -> TryPath:
+def _path(interpreter: Interpreter, module: SourceModule, node: ast.Try) -> TryPath:
     """How a `try` at module level runs."""
-    frame = Frame(module=module, limit=limit)
+    frame = Frame(module=module)
     for number, statement in enumerate(node.body):
         try:
             interpreter.code.statement(statement, frame)
@@ -233,10 +234,13 @@ class _Folder:
     def _constant(self, node: ast.expr) -> str | None:
         """The value as text; empty where it is constant but asks nothing; None where it is not constant."""
         limit = None if isinstance(self._node, (ast.FunctionDef, ast.ClassDef)) else _index(self._module, self._node)
-        frame = Frame(module=self._module, limit=limit, unknown=self._unknown)
+        frame = Frame(module=self._module, unknown=self._unknown)
         interpreter = self._interpreter
         try:
-            found = interpreter.outside.noted(lambda: interpreter.entered(lambda: interpreter.code.value(node, frame)))
+            with interpreter.before(self._module, limit):
+                found = interpreter.outside.noted(
+                    lambda: interpreter.entered(lambda: interpreter.code.value(node, frame))
+                )
         except UndeclaredVariable as error:
             self.undeclared = error
             return None

@@ -10,7 +10,7 @@ from kiln.closure import jit, scope
 from kiln.closure.module import Conditional, SourceModule, Unit
 from kiln.closure.names import Names
 from kiln.closure.refusals import headline
-from kiln.closure.resolve import Definition, bound_by, is_import
+from kiln.closure.resolve import Definition, bound_inside, is_import
 from kiln.errors import ClosureError, Position, did_you_mean
 
 _Scope = (ast.FunctionDef, ast.ClassDef)
@@ -128,7 +128,7 @@ def _local(
     names: Names, module: SourceModule, around: ast.FunctionDef | ast.ClassDef, value: ast.expr
 ) -> ast.FunctionDef | None:
     """The jitted def that an expression inside of a function, or of a class's body, stands for."""
-    imports = {bound_by(alias): node for node in scope.imports_inside(around) for alias in node.names}
+    imports = bound_inside(around)
     is_jit = False
     if isinstance(value, ast.Call):
         made = jit.effective(names.project, module, ast.Assign(targets=[], value=value), imports)
@@ -201,8 +201,11 @@ def _not_inside(
     function: str,
     where: Position | None,
 ) -> Entry:
+    imports = bound_inside(around)
     kernels = [
-        node.name for node in bodies(around.body) if isinstance(node, ast.FunctionDef) and names.is_jitted(module, node)
+        node.name
+        for node in bodies(around.body)
+        if isinstance(node, ast.FunctionDef) and jit.is_jitted(names.project, module, node, imports, needed=False)
     ]
     raise ClosureError(
         f"{function} is not a Triton function" if is_bound else f"{around.name} has nothing called {word!r} in it",
@@ -216,7 +219,7 @@ def _not_inside(
 
 
 def _no_function(names: Names, module: SourceModule, name: str, function: str, where: Position | None) -> ClosureError:
-    inside = next(iter(_paths(names, module, name)), None) if name == function else None
+    inside = next(iter(_paths(module, name)), None) if name == function else None
     if inside is not None:
         path, node = inside
         return ClosureError(
@@ -245,7 +248,7 @@ def _no_function(names: Names, module: SourceModule, name: str, function: str, w
     )
 
 
-def _paths(names: Names, module: SourceModule, name: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+def _paths(module: SourceModule, name: str) -> Iterator[tuple[str, ast.FunctionDef]]:
     """The paths to functions of that name inside of classes and functions."""
     for unit in module.units:
         if isinstance(unit.node, _Scope):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kiln.closure import library, scope
+from kiln.closure import packages, scope
 from kiln.closure.names import parameters_of
 
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -104,7 +104,7 @@ class Factory:
         """Whether a statement may change in place what is needed."""
         for child in scope.own_nodes([node]):
             if isinstance(child, (ast.Attribute, ast.Subscript)) and not isinstance(child.ctx, ast.Load):
-                if self._counts(_root(child), stored=True):
+                if self._counts(scope.root_name(child), stored=True):
                     return True
             elif isinstance(child, ast.Call) and (self._calls(child) or any(map(self._counts, self._reached(child)))):
                 return True
@@ -112,7 +112,7 @@ class Factory:
 
     def _calls(self, call: ast.Call) -> bool:
         """Whether a call may change something outside of the function that the closure needs."""
-        name = _root(call.func)
+        name = scope.root_name(call.func)
         if name is None:
             return False
         inner = self._bound.get(name, ())
@@ -133,14 +133,14 @@ class Factory:
         found: set[str] = set()
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         outside = self._around.outside(call.func)
-        if outside is not None and library.is_understood(outside) and not library.changes_arguments(outside):
+        if outside is not None and packages.is_understood(outside) and not packages.changes_arguments(outside):
             return found
         if isinstance(call.func, ast.Attribute):
-            root = _root(call.func)
-            if root is not None and call.func.attr not in library.READING_METHODS:
+            root = scope.root_name(call.func)
+            if root is not None and call.func.attr not in packages.READING_METHODS:
                 found.add(root)
         elif isinstance(call.func, ast.Name):
-            if call.func.id in library.READING_BUILTINS:
+            if call.func.id in packages.READING_BUILTINS:
                 return found
             for inner in self._bound.get(call.func.id, ()):
                 if isinstance(inner, _Definition) and inner not in self._around.definitions:
@@ -177,17 +177,3 @@ class Factory:
                 return value.func.id in {"bool", "float", "int", "len", "str"}
             return (self._around.outside(value.func) or "").startswith(_PLAIN_MODULES)
         return (self._around.outside(value) or "").startswith(_PLAIN_MODULES)
-
-
-def _root(node: ast.expr) -> str | None:
-    """The name that `a` of `a.b[1].c` is."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def makes_kernels(node: ast.stmt, is_jitted: Callable[[ast.AST], bool]) -> bool:
-    """Whether a function has jitted functions in it."""
-    return isinstance(node, ast.FunctionDef) and any(
-        isinstance(child, ast.FunctionDef) and child is not node and is_jitted(child) for child in ast.walk(node)
-    )

@@ -63,21 +63,30 @@ def jitted_function(node: ast.expr) -> ast.expr | None:
     return node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
 
 
-def is_jitted(project: Project, module: SourceModule, node: ast.FunctionDef, imports: Imports) -> bool:
-    """Whether one of a function's decorators is `triton.jit`."""
-    return any(outside_name(project, module, _callee(decorator), imports) in JIT for decorator in node.decorator_list)
+def is_jitted(
+    project: Project, module: SourceModule, node: ast.FunctionDef, imports: Imports, *, needed: bool = True
+) -> bool:
+    """Whether one of a function's decorators is `triton.jit`; `needed` as in Project.canonical."""
+    return any(
+        outside_name(project, module, scope.decorated_with(decorator), imports, needed=needed) in JIT
+        for decorator in node.decorator_list
+    )
 
 
-def outside_name(project: Project, module: SourceModule, node: ast.expr, imports: Imports) -> str | None:
+def outside_name(
+    project: Project, module: SourceModule, node: ast.expr, imports: Imports, *, needed: bool = True
+) -> str | None:
     """The dotted name outside the project that an expression in a function stands for; see Project.canonical."""
     path = scope.plain_path(node)
     if path is None or path[0] not in imports:
-        return project.canonical(module, node, needed=True)
-    return project.canonical_import(module, imports[path[0]], *path, needed=True)
+        return project.canonical(module, node, needed=needed)
+    return project.canonical_import(module, imports[path[0]], *path, needed=needed)
 
 
 def _function(project: Project, module: SourceModule, node: ast.FunctionDef, imports: Imports) -> Effective:
-    names = [outside_name(project, module, _callee(decorator), imports) for decorator in node.decorator_list]
+    names = [
+        outside_name(project, module, scope.decorated_with(decorator), imports) for decorator in node.decorator_list
+    ]
     if not JIT.intersection(names):
         if TUNING.intersection(names):
             raise ClosureError(
@@ -96,19 +105,15 @@ def _function(project: Project, module: SourceModule, node: ast.FunctionDef, imp
             kept.append(decorator)
         elif name not in TUNING and (below or not only_launches(project, module, decorator, name)):
             raise ClosureError(
-                f"{node.name} has a decorator that Kiln does not know: @{ast.unparse(_callee(decorator))}",
+                f"{node.name} has a decorator that Kiln does not know: @{ast.unparse(scope.decorated_with(decorator))}",
                 where=module.position(decorator),
                 expected="triton.jit, triton.autotune and triton.heuristics, and above them what only launches",
-                actual=f"@{ast.unparse(_callee(decorator))}" + (f", which is {name}" if name else ""),
+                actual=f"@{ast.unparse(scope.decorated_with(decorator))}" + (f", which is {name}" if name else ""),
                 remedy="declare a function that carries triton.jit alone, and decorate it where it is launched",
             )
     renewed = copy.copy(node)
     renewed.decorator_list = kept
     return Effective(node=renewed, jitted=True)
-
-
-def _callee(decorator: ast.expr) -> ast.expr:
-    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def _jit(module: SourceModule, decorator: ast.expr) -> ast.expr:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kiln.closure import jit, library, scope
+from kiln.closure import jit, packages, scope
 from kiln.closure.classes import ClassUse, Members, mentioned_in
 from kiln.closure.factories import Around, Factory
 from kiln.closure.kept import Want
@@ -14,7 +14,7 @@ from kiln.closure.module import SourceModule, Unit
 from kiln.closure.names import Names
 from kiln.closure.reduced import Reduced, Reduction
 from kiln.closure.render import Trim
-from kiln.closure.resolve import Definition, Location, bound_by
+from kiln.closure.resolve import Definition, Location, bound_inside
 from kiln.errors import ClosureError
 
 
@@ -32,6 +32,8 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeBy:
+    """A function that kernels are taken out of."""
+
     node: ast.FunctionDef
     needed: frozenset[str]
     """the parameters that what it makes depends on"""
@@ -88,7 +90,7 @@ class Parts:
         made = jit.effective(self._names().project, module, unit.node)
         if made.jitted or not isinstance(made.node, (ast.FunctionDef, ast.ClassDef)):
             return Reduced(node=made.node, jitted=made.jitted)
-        imports = {bound_by(alias): inner for inner in scope.imports_inside(unit.node) for alias in inner.names}
+        imports = bound_inside(unit.node)
         definitions = self._definitions(module, made.node, imports)
         part = self._parts[module.file, unit.index]
         if isinstance(made.node, ast.ClassDef):
@@ -114,17 +116,12 @@ class Parts:
         return Reduced(node=node, trims=tuple(reduction.trims))
 
     def made_by(self, module: SourceModule, unit: Unit) -> MadeBy:
-        """A function that kernels are taken out of, as the slice has it."""
+        """That of a definition, as the slice has it."""
         node = self.reduce(module, unit).node
         assert isinstance(node, ast.FunctionDef)
         assert isinstance(unit.node, ast.FunctionDef)
-        needed, arguments = self.factory(module, unit).parameters, unit.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults: list[tuple[ast.arg, ast.expr | None]] = [
-            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ]
-        asked = {owner.arg for owner, default in defaults if default is not None and self.is_foreign(module, default)}
+        needed, defaults = self.factory(module, unit).parameters, scope.defaults(unit.node.args)
+        asked = {owner.arg for owner, default in defaults if self.is_foreign(module, default)}
         return MadeBy(node=node, needed=needed, asked=needed & asked)
 
     def factory(
@@ -133,7 +130,7 @@ class Parts:
         """The statements that a function needs to make what is taken out of it, or what it returns."""
         assert isinstance(unit.node, ast.FunctionDef)
         part = self._parts[module.file, unit.index]
-        imports = {bound_by(alias): inner for inner in scope.imports_inside(unit.node) for alias in inner.names}
+        imports = bound_inside(unit.node)
         changing = self._is_changing(module, unit.node)
         around = Around(
             definitions=self._definitions(module, unit.node, imports) if definitions is None else definitions,
@@ -216,7 +213,7 @@ class Parts:
     def is_foreign(self, module: SourceModule, node: ast.expr) -> bool:
         """Whether an expression needs a package that is neither Triton nor Python's."""
         return any(
-            outside is not None and library.is_foreign(outside)
+            outside is not None and packages.is_foreign(outside)
             for read in scope.reads(node)
             for outside in [self._names().project.canonical_path(module, read.name, read.attributes)]
         )

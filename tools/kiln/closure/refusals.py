@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from kiln.closure import library
+from kiln.closure import packages
 from kiln.closure.kept import Want
 from kiln.closure.module import SourceModule, Unit
 from kiln.closure.resolve import Missing, Project
@@ -13,6 +13,7 @@ from kiln.errors import ClosureError, Position, UncutError, did_you_mean
 
 
 def reached(want: Want) -> str:
+    """What is needed, and by which way the kernel came to need it."""
     reached = f"{want.path()}, reached by {' -> '.join(want.via)}" if want.via else want.path()
     return f"{reached}, which may change {want.changed}" if want.changed else reached
 
@@ -25,6 +26,7 @@ def without_change(want: Want) -> str | None:
 
 
 def star_error(star: Unit, want: Want) -> UncutError:
+    """A name that a star import may bring, and no file tells."""
     source = ast.unparse(star.node).removesuffix("*").strip()
     return UncutError(
         f"{want.name} may come from `{ast.unparse(star.node)}` in line {star.node.lineno}, which cannot be cut",
@@ -36,9 +38,10 @@ def star_error(star: Unit, want: Want) -> UncutError:
 
 
 def refuse_introspection(module: SourceModule, node: ast.stmt, want: Want) -> None:
+    """Raise UncutError for a statement that reads the text or the place of code."""
     for found in ast.walk(node):
         name = found.attr if isinstance(found, ast.Attribute) else found.id if isinstance(found, ast.Name) else ""
-        if name in library.OF_THE_TEXT:
+        if name in packages.OF_THE_TEXT:
             raise UncutError(
                 f"{name} tells of the source's text or place, which decide no image",
                 where=module.position(found),
@@ -49,6 +52,7 @@ def refuse_introspection(module: SourceModule, node: ast.stmt, want: Want) -> No
 
 
 def missing_error(project: Project, missing: Missing, want: Want) -> ClosureError:
+    """A name that is read off a module which does not have it."""
     path = missing.location.path
     owner = project.folders.name(path) if path is not None else "/".join(missing.location.parts)
     known = project.open(path).by_name if path is not None else ()
@@ -62,6 +66,7 @@ def missing_error(project: Project, missing: Missing, want: Want) -> ClosureErro
 
 
 def undecided_error(module: SourceModule, unit: Unit, name: str, at: Position, via: tuple[str, ...]) -> UncutError:
+    """A name whose binding hangs on a condition."""
     assert unit.undecided is not None
     return UncutError(
         f"{name} is bound or changed under a condition that only a run can decide",
@@ -80,8 +85,8 @@ def headline(node: ast.stmt) -> str:
 
 def unbound_error(want: Want) -> ClosureError | None:
     """Why a name that no statement of its module binds must not be needed; None where that is no matter."""
-    if want.name in library.RUN_TIME | library.READS_MACHINE:
-        kind = UncutError if want.name in library.RUN_TIME else ClosureError
+    if want.name in packages.RUN_TIME | packages.READS_MACHINE:
+        kind = UncutError if want.name in packages.RUN_TIME else ClosureError
         return kind(
             f"{want.name}() reaches what cannot be read off the source",
             where=want.at,
@@ -89,7 +94,7 @@ def unbound_error(want: Want) -> ClosureError | None:
             actual=reached(want),
             remedy=without_change(want) or f"write the value that {want.name}() gives into the file",
         )
-    if want.name in library.BY_CHANCE:
+    if want.name in packages.BY_CHANCE:
         return ClosureError(
             f"{want.name}() gives another value in another run",
             where=want.at,
@@ -97,7 +102,7 @@ def unbound_error(want: Want) -> ClosureError | None:
             actual=reached(want),
             remedy=without_change(want) or f"write the value that {want.name}() gives into the file",
         )
-    if want.name in library.OF_THE_MODULE:
+    if want.name in packages.OF_THE_MODULE:
         return UncutError(
             f"{want.name} is not the same in a slice as in the file",
             where=want.at,
@@ -115,7 +120,11 @@ def undefined_error(want: Want) -> ClosureError:
         found = f"bound only in line {module.dead[want.name]}, in a branch that never runs"
     else:
         found = f"no statement at module level binds it; {reached(want)}"
-    kind = UncutError if module.mentions({"exec(", "globals()", "setattr(", "vars("}) else ClosureError
+    changing = next((word for word in ("exec(", "globals()", "setattr(", "vars(") if module.mentions({word})), None)
+    kind = UncutError if changing else ClosureError
+    if changing:
+        # Comments may have the word too, so no line is named.
+        found += f"; the file has {changing.rstrip('()')}(), which may bind names that do not stand there"
     return kind(
         f"the name {want.name!r} is not defined in {module.file}",
         where=want.at,

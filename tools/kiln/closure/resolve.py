@@ -15,7 +15,7 @@ from pathlib import Path
 from kiln.closure import stars
 from kiln.closure.module import Conditional, Decision, SourceModule, Spot, Unit, load_module
 from kiln.closure.roots import Roots
-from kiln.closure.scope import plain_path
+from kiln.closure.scope import imports_inside, plain_path
 from kiln.errors import ClosureError
 from kiln.manifest import installed
 
@@ -338,5 +338,11 @@ def bound_by(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 
+def bound_inside(node: ast.stmt) -> dict[str, ast.Import | ast.ImportFrom]:
+    """Name -> the import statement inside a definition that binds it."""
+    return {bound_by(alias): inner for inner in imports_inside(node) for alias in inner.names}
+
+
 def is_import(unit: Unit) -> bool:
+    """Whether a statement is an import."""
     return isinstance(unit.node, (ast.Import, ast.ImportFrom))

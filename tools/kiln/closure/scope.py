@@ -42,6 +42,28 @@ def plain_path(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
     return None if chain is None else (chain[0].id, chain[1])
 
 
+def root_name(node: ast.expr) -> str | None:
+    """a of `a.b[1].c`; None when the expression begins with anything else."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def decorated_with(decorator: ast.expr) -> ast.expr:
+    """f of `@f(...)` and of `@f`."""
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+def defaults(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    """The parameters that have a default, each with it, in their order."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return [(argument, default) for argument, default in pairs if default is not None]
+
+
 def chains(node: ast.AST) -> list[tuple[ast.Name, tuple[str, ...]]]:
     """Every `a.b.c` and every name in a piece of code, each as long as it goes, whatever scope it stands in."""
     inner = {id(child.value) for child in ast.walk(node) if isinstance(child, ast.Attribute) and dotted(child)}

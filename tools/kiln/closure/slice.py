@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kiln.closure import jit
+from kiln.closure import jit, scope
 from kiln.closure.annotations import is_foreign
 from kiln.closure.cutter import Cutter
 from kiln.closure.decisions import Decisions, Refused
@@ -24,6 +24,8 @@ from kiln.errors import ClosureError, Position, UncutError
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionParameter:
+    """A parameter of the kernel, or of the function that makes it."""
+
     name: str
     is_constexpr: bool
     """whether its annotation makes it a compile-time constant"""
@@ -237,17 +239,10 @@ def _parameters(
     project: Project, module: SourceModule, node: ast.FunctionDef, names: Container[str] | None = None
 ) -> Iterable[FunctionParameter]:
     """A function's parameters, or those in `names`."""
-    every = _all_parameters(project, module, node)
-    return (parameter for parameter in every if names is None or parameter.name in names)
-
-
-def _all_parameters(project: Project, module: SourceModule, node: ast.FunctionDef) -> Iterable[FunctionParameter]:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    defaults = len(positional) - len(node.args.defaults)
-    for number, argument in enumerate(positional):
-        yield _parameter(project, module, argument, number >= defaults)
-    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        yield _parameter(project, module, argument, default is not None)
+    defaults = {argument for argument, _ in scope.defaults(node.args)}
+    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        if names is None or argument.arg in names:
+            yield _parameter(project, module, argument, argument in defaults)
 
 
 def _parameter(project: Project, module: SourceModule, argument: ast.arg, has_default: bool) -> FunctionParameter:

@@ -8,7 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiln.closure import library, scope
+from kiln.closure import packages, scope
 from kiln.closure.module import SourceModule, Unit, load_module
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _outside_brings(dotted: str, name: str) -> bool | None:
         if listed is not None:
             return name in listed
         return bool(module.binding(name)) and not name.startswith("_") if not module.stars else None
-    if dotted in library.COMPUTING:
-        return True if name in library.COMPUTING[dotted] else None
+    if dotted in packages.COMPUTING:
+        return True if name in packages.COMPUTING[dotted] else None
     return None
 
 

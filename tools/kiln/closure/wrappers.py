@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kiln.closure import library, scope
+from kiln.closure import packages, scope
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Definition, Outside, Project, alias_of, is_import
 
@@ -45,9 +45,9 @@ def only_launches(project: Project, module: SourceModule, decorator: ast.expr, d
     Those of the project, and of installed packages, are read: one that stores into nothing but its own objects, reaches
     into no function and compiles none anew can only call what it was given, or hand it on.
     """
-    if dotted is not None and library.is_foreign(dotted):
+    if dotted is not None and packages.is_foreign(dotted):
         return dotted in _LAUNCHING or dotted.rpartition(".")[2] in _LAUNCHERS
-    path = scope.plain_path(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    path = scope.plain_path(scope.decorated_with(decorator))
     found = _definition(project, module, *path) if path is not None else None
     return found is not None and all(_leaves(project, *piece) for piece in _run(project, *found))
 
@@ -111,7 +111,7 @@ def _leaves(project: Project, module: SourceModule, node: ast.FunctionDef | ast.
             if not stores and child.attr in _REACHES_IN:
                 return False
             held = child.value.attr if isinstance(child.value, ast.Attribute) else None
-            if held in _LISTS and child.attr in library.CHANGING_METHODS:
+            if held in _LISTS and child.attr in packages.CHANGING_METHODS:
                 return False
         elif isinstance(child, ast.Name) and (child.id in _RUN or project.canonical(module, child) in _JITS):
             return False

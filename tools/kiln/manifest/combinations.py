@@ -126,15 +126,16 @@ def _same(name: str, own: Value, given: Value) -> bool:
 def _check_words(kernel: Kernel) -> None:
     known: dict[str, Sequence[Value]] = {
         "dtype": kernel.dtypes,
-        "block": [block.tag for block in kernel.blocks],
+        **({"block": [block.tag for block in kernel.blocks]} if kernel.has_blocks else {}),
         **{name: list(values.values()) for name, values in kernel.axes.items()},
         **{name: [block.constants[name] for block in kernel.blocks] for name in kernel.blocks[0].constants},
     }
     for exclusion in kernel.exclude:
         for name, values in exclusion.values.items():
             if name not in known:
+                why = "names a block, and the kernel has no `blocks`"
                 raise ManifestError(
-                    f"`kernels.{kernel.key}.exclude` has the unknown key {show(name)}",
+                    f"`kernels.{kernel.key}.exclude` {why if name == 'block' else f'has the unknown key {show(name)}'}",
                     where=exclusion.key_positions[name],
                     expected=f"one of {', '.join(known)}",
                     actual=show(name),

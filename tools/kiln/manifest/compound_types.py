@@ -131,6 +131,9 @@ class Section:
 
     @property
     def words(self) -> str:
+        needed = [name for name, key in self.keys.items() if key.required]
+        if needed:
+            return f"a map with the keys {', '.join(needed)}, and others where they are wanted"
         return f"a map with keys among {', '.join(self.keys)}"
 
     def read(self, node: Node, what: str) -> dict[str, Any]:

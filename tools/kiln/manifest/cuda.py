@@ -12,7 +12,7 @@ from kiln.manifest.constant_types import ConstantOrComputed
 from kiln.manifest.constants import FunctionConstant, written
 from kiln.manifest.model import Cuda
 from kiln.manifest.names import CPP_KEYWORDS
-from kiln.manifest.pattern import check_pattern, fill
+from kiln.manifest.pattern import check_no_block, check_pattern, fill
 from kiln.manifest.value_types import Computed, Either, Integer, Text, Word
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List, Map
@@ -151,6 +151,8 @@ def read_cuda(key: str, values: Mapping[str, Any], entries: Mapping[str, Entry])
             actual="a source in CUDA C++ without it",
             remedy=f"add `threads:`, {KEYS['threads'].type.words}",
         )
+    if "blocks" not in entries:
+        check_no_block(values["function"], entries["function"].value.position, f"kernels.{key}.function")
     _check_function(values["function"], [*_PLACEHOLDERS, *values["axes"]], entries["function"].value.position)
     for name, value in values["defines"].items():
         if isinstance(value, tuple | FunctionConstant):

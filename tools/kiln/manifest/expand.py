@@ -149,8 +149,10 @@ def _check_names(expression: Expression, values: Mapping[str, list[Value]], what
         if name in values:
             why, remedy = f"{show(name)}, which is no integer", "use an integer in its place"
         elif name == "block":
-            why = "'block', and the blocks are maps"
-            remedy = f"use their constants: {', '.join(kernel.blocks[0].constants) or 'there are none'}"
+            why, remedy = "'block', and the kernel has no `blocks`", "use a constant or an axis in its place"
+            if kernel.has_blocks:
+                why = "'block', and the blocks are maps"
+                remedy = f"use their constants: {', '.join(kernel.blocks[0].constants) or 'there are none'}"
         elif name in kernel.constants:
             why, remedy = f"{show(name)}, which is computed itself", "write out what that one is computed with"
         raise ManifestError(
@@ -214,7 +216,8 @@ def _check_bases(variants: Sequence[Variant]) -> None:
 
 
 def _choices(variant: Variant) -> dict[str, Value]:
-    return {"dtype": variant.dtype, **variant.axes, "block": variant.block}
+    block = {"block": variant.block} if variant.kernel.has_blocks else {}
+    return {"dtype": variant.dtype, **variant.axes, **block}
 
 
 def _described(variant: Variant) -> str:
@@ -239,14 +242,15 @@ def _check_groups(variants: Sequence[Variant]) -> None:
         where = _declared(variant, "group")
         same = names.get(fold(variant.group))
         if same is not None:
+            kernel = variant.kernel
             raise ManifestError(
                 f"the group '{variant.group}' has the name of a variant, '{same.id}' of kernel '{same.kernel.key}'",
                 where=where,
                 expected="names of groups that no variant has, whatever the case",
-                actual=f"group: {variant.kernel.group or variant.group}, name: {same.kernel.name}",
+                actual=f"group: {kernel.group or variant.group}, name: {same.kernel.name}",
                 remedy="give the row another name, or another group"
-                if variant.kernel.rows
-                else "add {block} to `name`, or give the kernel another `group`",
+                if kernel.rows
+                else f"{'add {block} to `name`, or ' if kernel.has_blocks else ''}give the kernel another `group`",
             )
         first = seen.setdefault(fold(variant.group), variant)
         if first.group != variant.group:

@@ -24,6 +24,8 @@ _OTHER_VERSION = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
+    """One file, read and checked by itself."""
+
     path: Path
     """absolute"""
     folder: str

@@ -21,11 +21,12 @@ from kiln.manifest.from_source import (
     rows_of,
     table_blocks,
 )
-from kiln.manifest.model import Block, Kernel, Manifest, TableRow, Variant
+from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest, TableRow, Variant
 from kiln.manifest.names import fold
-from kiln.manifest.pattern import check_pattern
-from kiln.manifest.schema import KERNEL, OPTIONS, check_python_function
+from kiln.manifest.pattern import check_no_block, check_pattern, fill
+from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.sources import Folders, check_roots, find_source
+from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List
 
@@ -136,8 +137,12 @@ def _read_kernel(
         for index, problem in enumerate(problems.items):
             positions |= {f"problems.{index}.{name}": own.key.position for name, own in entries_of(problem).items()}
     _check_variables(values, positions)
-    for name, allowed in (("name", ("dtype", "block")), ("group", ("dtype", "block")), ("signature", ("dtype",))):
+    has_blocks = values["blocks"] != (NO_BLOCK,)
+    own = ("dtype", "block") if has_blocks else ("dtype",)
+    for name, allowed in (("name", own), ("group", own), ("signature", ("dtype",))):
         if name in entries:
+            if not has_blocks and name != "signature":
+                check_no_block(values[name], entries[name].value.position, f"kernels.{key}.{name}")
             check_pattern(values[name], (*allowed, *values["axes"]), entries[name].value.position)
     if values["reference"] is not None:
         path, _, function = values["reference"].rpartition(":")
@@ -158,7 +163,7 @@ def _read_kernel(
         rows=rows,
         targets=targets,
         name=values["name"],
-        group=values["group"] if values["group"] is not None else _default_group(key, values["axes"]),
+        group=values["group"] if values["group"] is not None else _default_group(key, values),
         signature=values["signature"],
         options=_merge_options(file.defaults, values["options"]),
         inputs=values["inputs"],
@@ -212,9 +217,16 @@ def _no_reader(what: str, place: Place) -> ManifestError:
     )
 
 
-def _default_group(key: str, axes: Iterable[str]) -> str:
-    """Variants with other values on an axis compute something else; those with other blocks compete."""
-    return "_".join([key, "{dtype}", *(f"{{{axis}}}" for axis in axes)])
+def _default_group(key: str, values: Mapping[str, Any]) -> str:
+    """Variants with other values on an axis compute something else; those with other blocks compete.
+
+    A kernel without blocks often has the same pattern for `name`, and no group has the name of a variant.
+    """
+    group = "_".join([key, "{dtype}", *(f"{{{axis}}}" for axis in values["axes"])])
+    choices = {"dtype": values["dtypes"], "block": [block.tag for block in values["blocks"]], **values["axes"]}
+    # What has one value may stand in `name` as that value.
+    words = {name: next(iter(each)) if len(each) == 1 else f"{{{name}}}" for name, each in choices.items()}
+    return f"{group}_group" if fold(fill(group, words)) == fold(fill(values["name"], words)) else group
 
 
 def _narrow_targets(

@@ -33,6 +33,10 @@ class Block:
     """those of the kernel's that it is built for, where its source says so; None: all"""
 
 
+NO_BLOCK = Block(tag="", constants={}, options={}, is_integer=False, position=Position(file="", line=1), positions={})
+"""the one block of a kernel that declares none; nothing in it can be wrong, so its place is never told"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
     """One row of a function table: a variant that a Python file declares whole."""
@@ -103,7 +107,7 @@ class Kernel:
     axes: Mapping[str, Mapping[str, Value]]
     """axis -> what stands for a value in names -> the value, as in `{"CAUSAL": {"1": True, "0": False}}`"""
     blocks: tuple[Block, ...]
-    """all set the same constants"""
+    """all set the same constants; NO_BLOCK alone where none are declared"""
     rows: tuple[TableRow, ...] = ()
     """of a function table: one for each of `blocks`, in place of dtypes and patterns; none for other kernels"""
     constants: Mapping[str, Value | Expression]
@@ -136,6 +140,11 @@ class Kernel:
     cuda: Cuda | None = None
     """what only a kernel in CUDA C++ declares; None for Triton"""
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether its variants differ by blocks, so that names can hold {block}."""
+        return self.blocks != (NO_BLOCK,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cuda:
@@ -162,7 +171,7 @@ class Variant:
     kernel: Kernel
     dtype: str
     block: str
-    """the block as it stands in names: 2048, 128x64"""
+    """the block as it stands in names: 2048, 128x64; empty for a kernel without blocks"""
     axes: Mapping[str, Value]
     """axis -> value, in order of declaration; an axis named like a parameter sets it"""
     group: str

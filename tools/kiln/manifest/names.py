@@ -33,12 +33,15 @@ CPP_KEYWORDS = _words(
     and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq"""
 )
 
-# The Rust Reference, "Keywords": strict and reserved ones of the 2021 edition. Weak ones may be identifiers.
+# The Rust Reference, "Keywords": strict and reserved ones up to the 2021 edition. Weak ones may be identifiers.
 RUST_KEYWORDS = _words(
     """as async await break const continue crate dyn else enum extern false fn for if impl in let loop match mod move
     mut pub ref return self Self static struct super trait true type unsafe use where while
     abstract become box do final macro override priv try typeof unsized virtual yield"""
 )
+
+# What Rust's 2024 edition and C23 keep besides: no package of Kiln's minds, but programs that use one may.
+LATER_KEYWORDS = frozenset({"gen", "typeof_unqual"})
 
 # A crate of one of these names shadows, or is shadowed by, what every Rust program links.
 RUST_CRATES = frozenset({"alloc", "core", "proc_macro", "std", "test"})
@@ -75,8 +78,8 @@ def check_library(name: str, position: Position) -> None:
         raise _refusal(name, position, "a library's name", why, "any other name")
 
 
-def check_parameter(name: str, position: Position, what: str) -> None:
-    """Refuse what cannot be a member of a struct in C, C++ and Rust: a kernel argument's or a launch input's name.
+def check_argument(name: str, position: Position, what: str) -> None:
+    """Refuse what cannot name a kernel's argument. A keyword can: structs call it by another name, see `member_name`.
 
     Raises ManifestError at `position`.
     """
@@ -86,9 +89,30 @@ def check_parameter(name: str, position: Position, what: str) -> None:
     if not name.strip("_") or name.startswith("__"):
         why = "names that start with two underscores, or hold nothing else, belong to the compilers"
         raise _refusal(name, position, what, why, PARAMETER_RULE)
+
+
+def check_parameter(name: str, position: Position, what: str) -> None:
+    """Refuse what cannot be a member of a struct in C, C++ and Rust as it stands: a launch input's name.
+
+    Raises ManifestError at `position`.
+    """
+    check_argument(name, position, what)
     _check_keyword(name, position, what)
-    if name in MACROS or re.fullmatch(r"U?INT(8|16|32|64|MAX|PTR)_(MAX|MIN|C)", name):
+    if _is_macro(name):
         raise _refusal(name, position, what, "it is a macro of C's headers or compilers", PARAMETER_RULE)
+
+
+def member_name(name: str) -> str:
+    """What structs call an argument or a launch input, in C, C++ and Rust alike.
+
+    That is its own name; one that a language keeps for itself gets an underscore behind it: `do_` for do. Kernels are
+    often somebody else's, so that their arguments cannot be renamed.
+    """
+    return f"{name}_" if _languages(name) or name in LATER_KEYWORDS or _is_macro(name) else name
+
+
+def _is_macro(name: str) -> bool:
+    return name in MACROS or re.fullmatch(r"U?INT(8|16|32|64|MAX|PTR)_(MAX|MIN|C)", name) is not None
 
 
 MACROS = frozenset({"NULL", "EOF", "errno", "stdin", "stdout", "stderr", "linux", "unix", "I", "assert", "offsetof"})
@@ -107,12 +131,14 @@ def _check_length(name: str, position: Position, what: str) -> None:
         raise _refusal(name, position, what, "it is too long", f"at most {MAX_LENGTH} characters")
 
 
+def _languages(name: str) -> list[str]:
+    """Those that have it for a keyword."""
+    known = (("C", C_KEYWORDS), ("C++", CPP_KEYWORDS), ("Rust", RUST_KEYWORDS))
+    return [language for language, keywords in known if name in keywords]
+
+
 def _check_keyword(name: str, position: Position, what: str) -> None:
-    languages = [
-        language
-        for language, keywords in (("C", C_KEYWORDS), ("C++", CPP_KEYWORDS), ("Rust", RUST_KEYWORDS))
-        if name in keywords
-    ]
+    languages = _languages(name)
     if languages:
         spoken = " and ".join([", ".join(languages[:-1]), languages[-1]] if len(languages) > 1 else languages)
         raise _refusal(name, position, what, f"it is a keyword of {spoken}", "a name that no language keeps for itself")

@@ -28,6 +28,18 @@ def check_pattern(pattern: str, allowed: Sequence[str], position: Position) -> N
         raise ManifestError(what, where=position, expected=known, actual=show(part[0]), remedy=remedy)
 
 
+def check_no_block(pattern: str, position: Position, what: str) -> None:
+    """Refuse {block} in a pattern of a kernel without `blocks`; `what` is its dotted path. Raises ManifestError."""
+    if "block" in _PART.findall(pattern):
+        raise ManifestError(
+            f"`{what}` uses {{block}}, and the kernel has no `blocks`",
+            where=position,
+            expected="{block} for kernels with blocks only",
+            actual=show(pattern),
+            remedy="remove {block}, or add `blocks`",
+        )
+
+
 def placeholders(pattern: str) -> frozenset[str]:
     """The placeholders of a checked pattern: {"dtype", "block"}."""
     return frozenset(_PART.findall(pattern))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kiln.errors import ManifestError, Position
 from kiln.manifest.choices import TAG, TAG_RULE, check_tag
 from kiln.manifest.model import PromiseSet
-from kiln.manifest.names import check_parameter
+from kiln.manifest.names import check_argument
 from kiln.manifest.value_types import Integer, Text, wrong
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import List, Map, Node
@@ -47,7 +47,7 @@ class PromiseSets:
             if name == "tag":
                 tag = Text(words="text for names, such as aligned", check=check_tag).read(entry.value, path)
                 continue
-            check_parameter(name, entry.key.position, "the name of an argument")
+            check_argument(name, entry.key.position, "the name of an argument")
             promise = Integer().read(entry.value, path)
             if promise not in (1, 16):
                 raise ManifestError(

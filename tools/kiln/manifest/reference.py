@@ -32,12 +32,12 @@ update of Kiln, say. The schema knows keys, types and ranges; the reader knows m
 
 ## Which variants there are, and their order
 
-A kernel has a variant for each of its dtypes, each value of each of its axes, each of its blocks, less those that
-`exclude` drops, and each of its `promises`, and an image of each for each of its targets. Order of declaration is order
-of output: kernels as they stand in the file; dtypes outermost, then the axes as they stand under `axes`, then blocks,
-promises innermost; of each variant the targets as they stand in the library's `targets`. Names of variants must differ
-in more than upper and lower case: each of dtype, axes and block that has more than one value has its placeholder in
-`name`, and what is promised stands behind it.
+A kernel has a variant for each of its dtypes, each value of each of its axes, each of its blocks where it has any, less
+those that `exclude` drops, and each of its `promises`, and an image of each for each of its targets. Order of
+declaration is order of output: kernels as they stand in the file; dtypes outermost, then the axes as they stand under
+`axes`, then blocks, promises innermost; of each variant the targets as they stand in the library's `targets`. Names of
+variants must differ in more than upper and lower case: each of dtype, axes and block that has more than one value has
+its placeholder in `name`, and what is promised stands behind it.
 
 A kernel with everything:
 

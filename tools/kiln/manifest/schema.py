@@ -3,19 +3,30 @@ format come from these tables."""
 
 from __future__ import annotations
 
-import keyword
-
 from kiln.errors import ManifestError, Position
 from kiln.manifest import cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
-from kiln.manifest.dtypes import DTYPES, suggest_dtype
-from kiln.manifest.expression import RESERVED_NAMES
-from kiln.manifest.model import NO_PROMISES
-from kiln.manifest.names import check_library, check_name, check_parameter
-from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path, check_path
+from kiln.manifest.dtypes import DTYPES, is_integer, suggest_dtype
+from kiln.manifest.model import NO_BLOCK, NO_PROMISES
+from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path
 from kiln.manifest.promises import PromiseSets
+from kiln.manifest.text_checks import (
+    check_build,
+    check_caller_name,
+    check_included,
+    check_input,
+    check_kernel_function,
+    check_kernel_key,
+    check_kernel_source,
+    check_library_name,
+    check_module,
+    check_reference,
+    check_root,
+    check_source,
+    check_variable_name,
+)
 from kiln.manifest.value_types import Boolean, Computed, Either, Integer, Number, Pattern, Text, TextOrNothing, Word
 from kiln.manifest.wording import show
 
@@ -24,150 +35,8 @@ VERSION = 1
 
 HOSTS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 
-INTEGER_DTYPES = tuple(name for name in DTYPES if name[0] in "iu" and name != "i1")
+INTEGER_DTYPES = tuple(filter(is_integer, DTYPES))
 """what expressions can compute with"""
-
-
-def _kernel_key(text: str, position: Position, what: str) -> None:
-    check_name(text, position, "a kernel's name")
-
-
-def _library(text: str, position: Position, what: str) -> None:
-    check_library(text, position)
-
-
-def _function(text: str, position: Position, what: str) -> None:
-    if not text.isascii() or not text.isidentifier() or keyword.iskeyword(text):
-        raise ManifestError(
-            f"{show(text)} cannot be a function's name in Python",
-            where=position,
-            expected="the name of a function in `source`",
-            actual=show(text),
-        )
-
-
-def _kernel_function(text: str, position: Position, what: str) -> None:
-    """Of either language: which one it is, and so what else its name may be, the source says."""
-    if not text.strip() or "\n" in text:
-        raise ManifestError(
-            f"`{what}` is no function's name",
-            where=position,
-            expected="the name of a function in `source`",
-            actual=show(text),
-        )
-
-
-def _kernel_source(text: str, position: Position, what: str) -> None:
-    if text.endswith(cuda.SUFFIX):
-        check_path(text, position, what)
-    else:
-        _source(text, position, what)
-
-
-def check_python_function(text: str, position: Position) -> None:
-    """Refuse what cannot be a kernel in Python: a function, or one in a class or in another function, with dots.
-
-    Raises ManifestError at `position`.
-    """
-    for part in text.split("."):
-        _function(part, position, "function")
-
-
-def _source(text: str, position: Position, what: str) -> None:
-    check_path(text, position, what)
-    if not text.endswith(".py"):
-        raise ManifestError(
-            f"`{what}` is no Python file",
-            where=position,
-            expected="a file whose name ends with .py, with the Triton kernel in it",
-            actual=show(text),
-        )
-
-
-def _included(text: str, position: Position, what: str) -> None:
-    check_path(text, position, what)
-    if not text.endswith((".yaml", ".yml")):
-        raise ManifestError(
-            f"`{what}` is no YAML file",
-            where=position,
-            expected="a file whose name ends with .yaml or .yml",
-            actual=show(text),
-        )
-
-
-def _root(text: str, position: Position, what: str) -> None:
-    check_name(text, position, "a root's name")
-
-
-def _environment(text: str, position: Position, what: str) -> None:
-    if not text or "=" in text or not text.isascii() or not text.isprintable():
-        raise ManifestError(
-            f"{show(text)} cannot be the name of a variable",
-            where=position,
-            expected="printable ASCII characters without =",
-            actual=show(text),
-        )
-
-
-_MAX_MODULE = 250
-"""characters in one part of a module's name: with `.py` it is a file's name"""
-
-
-def _module(text: str, position: Position, what: str) -> None:
-    parts = text.split(".")
-    if not text.isascii() or not all(
-        part.isidentifier() and not keyword.iskeyword(part) and len(part) <= _MAX_MODULE for part in parts
-    ):
-        raise ManifestError(
-            f"{show(text)} cannot be the name of a module",
-            where=position,
-            expected="a dotted name, such as liger_kernel.ops.softmax",
-            actual=show(text),
-            remedy="for a file, use `source`" if "/" in text or text.endswith(".py") else None,
-        )
-
-
-def _build(text: str, position: Position, what: str) -> None:
-    if text.strip("./"):
-        check_outer_path(text, position, what)
-    else:
-        raise ManifestError(
-            f"{show(text)} cannot be `{what}`: it is no folder of its own",
-            where=position,
-            expected="a folder that holds what is built, and nothing else",
-            actual=show(text),
-            remedy="write build",
-        )
-
-
-def _reference(text: str, position: Position, what: str) -> None:
-    path, colon, function = text.rpartition(":")
-    if not colon:
-        raise ManifestError(
-            f"`{what}` names no function",
-            where=position,
-            expected="path/to/file.py:function",
-            actual=show(text),
-            remedy="add a colon and the function's name",
-        )
-    _source(path, position, what)
-    _function(function, position, what)
-
-
-def _parameter(text: str, position: Position, what: str) -> None:
-    check_parameter(text, position, "the name of an argument or an input")
-
-
-def _input(text: str, position: Position, what: str) -> None:
-    check_parameter(text, position, "a launch input's name")
-    if text in RESERVED_NAMES or keyword.iskeyword(text) or text.lower() in ("true", "false"):
-        raise ManifestError(
-            f"{show(text)} cannot be a launch input's name: it has a meaning of its own in expressions",
-            where=position,
-            expected="a name that grid and select can use",
-            actual=show(text),
-            remedy="choose another name",
-        )
 
 
 def _axis(text: str, position: Position, what: str) -> None:
@@ -190,7 +59,7 @@ def _variable(text: str, position: Position, what: str) -> None:
         )
 
 
-_PARAMETER = Text(words="a name", check=_parameter)
+_PARAMETER = Text(words="a name", check=check_caller_name)
 _INT = Computed(result="int")
 
 
@@ -253,7 +122,7 @@ COMPUTED = Key(
 
 KERNEL: dict[str, Key] = {
     "source": Key(
-        type=Text(words=PATH_RULE, check=_kernel_source),
+        type=Text(words=PATH_RULE, check=check_kernel_source),
         doc="the file that defines the kernel: Triton in Python, or CUDA C++ where its name ends with .cu",
         example="kernels/softmax.py",
         required=True,
@@ -266,14 +135,14 @@ KERNEL: dict[str, Key] = {
         unless=("package",),
     ),
     "package": Key(
-        type=Text(words="the dotted name of a module", check=_module),
+        type=Text(words="the dotted name of a module", check=check_module),
         doc="in place of a source, a module in an installed package of the Python that runs Kiln: its file is read, "
         "and never imported",
         example="liger_kernel.ops.softmax",
         unless=("function_table",),
     ),
     "function": Key(
-        type=Text(words="the name of a function", check=_kernel_function),
+        type=Text(words="the name of a function", check=check_kernel_function),
         doc="the jitted function in it, or whose rows of a function table are meant. In a class it is `Ops.kernel`; "
         "in a function that makes it, `make_kernel.kernel`: the parameters of `make_kernel` get their values from "
         "`constants`, blocks and axes",
@@ -283,7 +152,7 @@ KERNEL: dict[str, Key] = {
         beside=True,
     ),
     "function_table": Key(
-        type=Text(words=PATH_RULE, check=_source),
+        type=Text(words=PATH_RULE, check=check_source),
         doc="a Python file whose function `get_function_table()` returns the variants, in ONNX Runtime's form: a list "
         "of maps with name, group, func (the jitted function), sig (the signature) and kwargs, which holds compiler "
         "options, and constants under `constants` or beside the options. It is read, not run. Its rows are the "
@@ -308,15 +177,16 @@ KERNEL: dict[str, Key] = {
     ),
     "blocks": Key(
         type=Blocks(options=OPTIONS),
-        doc=f"one variant each, {{block}} in patterns. An integer is the constant {BLOCK_CONSTANT}. A map is like a "
-        "Triton Config: it sets constants (constexpr parameters, the same ones in every block) and compiler options, "
-        "over those of `options`; its `tag` is what {block} stands for and, when left out, the values of the "
-        "constants, in the order of the first block, with an x between them. The word autotune stands for the "
-        "configurations that the function's own `@triton.autotune` lists, in its order and without repetitions: their "
-        "tags are made of the constants' values and, where those do not tell them apart, of the options "
-        "(128x64_w8s3: 8 warps, 3 stages); one that the source lists for some of the targets only is built for those",
+        doc="one variant each, {block} in patterns; left out for a kernel that takes none, whose names have no {block} "
+        f"then. An integer is the constant {BLOCK_CONSTANT}. A map is like a Triton Config: it sets constants "
+        "(constexpr parameters, the same ones in every block) and compiler options, over those of `options`; its `tag` "
+        "is what {block} stands for and, when left out, the values of the constants, in the order of the first block, "
+        "with an x between them. The word autotune stands for the configurations that the function's own "
+        "`@triton.autotune` lists, in its order and without repetitions: their tags are made of the constants' values "
+        "and, where those do not tell them apart, of the options (128x64_w8s3: 8 warps, 3 stages); one that the source "
+        "lists for some of the targets only is built for those",
         example="[{tag: 128x64, BLOCK_M: 128, BLOCK_N: 64, num_warps: 8}, {BLOCK_M: 64, BLOCK_N: 64}]",
-        required=True,
+        default=(NO_BLOCK,),
         unless=("function_table",),
     ),
     "constants": Key(
@@ -354,7 +224,7 @@ KERNEL: dict[str, Key] = {
     "group": Key(
         type=Pattern(placeholders=("dtype", "block")),
         doc="names of the groups of variants that compute the same thing; when left out, the kernel's key, _{dtype}, "
-        "and _{NAME} for each axis",
+        "and _{NAME} for each axis, with _group behind them where `name` says just that, as it may without blocks",
         example="softmax_{dtype}",
         unless=("function_table",),
     ),
@@ -362,7 +232,8 @@ KERNEL: dict[str, Key] = {
         type=Pattern(placeholders=("dtype",)),
         doc="types of the arguments in order, without constants: *fp16 for a pointer, :16 for what is divisible by 16, "
         ":1 for what is 1. A tuple is (*fp16, i32:16): callers pass its members, named after the parameter and their "
-        "places (sizes_0, sizes_1)",
+        "places (sizes_0, sizes_1). Arguments keep the names of the function's parameters; in structs, one that C, C++ "
+        "or Rust keeps for itself has an underscore behind it: do_",
         example='"*{dtype}:16, *{dtype}:16, i32, i32:1"',
         required=True,
         unless=("function_table",),
@@ -385,7 +256,7 @@ KERNEL: dict[str, Key] = {
     ),
     "inputs": Key(
         type=MapOf(
-            key=Text(words="a name", check=_input),
+            key=Text(words="a name", check=check_input),
             value=Word(choices=INTEGER_DTYPES, suggest=suggest_dtype),
         ),
         doc="launch inputs that are no argument of the kernel, for `grid` and `select`: name and type",
@@ -410,7 +281,7 @@ KERNEL: dict[str, Key] = {
         default={},
     ),
     "reference": Key(
-        type=Text(words="path/to/file.py:function", check=_reference),
+        type=Text(words="path/to/file.py:function", check=check_reference),
         doc="the same computation in NumPy, to test against",
         example="kernels/softmax_reference.py:softmax",
     ),
@@ -434,7 +305,7 @@ TOP: dict[str, Key] = {
         type=Integer(minimum=VERSION, maximum=VERSION), doc="of the format", example=str(VERSION), required=True
     ),
     "library": Key(
-        type=Text(words="a name", check=_library),
+        type=Text(words="a name", check=check_library_name),
         doc="the library's name: prefix of its archive, headers, symbols and crate",
         example="kernels",
         required=True,
@@ -458,7 +329,7 @@ TOP: dict[str, Key] = {
         default={},
     ),
     "roots": Key(
-        type=MapOf(key=Text(words="a name", check=_root), value=Text(words=OUTER_RULE, check=check_outer_path)),
+        type=MapOf(key=Text(words="a name", check=check_root), value=Text(words=OUTER_RULE, check=check_outer_path)),
         doc="further folders that sources and imports are found in, each with a name: a kernel's `root`. Absolute "
         "imports are looked up in the importing file's own root, beside the file, in the manifest's folder, in the "
         "roots in their order, and in installed packages",
@@ -466,21 +337,21 @@ TOP: dict[str, Key] = {
         default={},
     ),
     "environment": Key(
-        type=MapOf(key=Text(words="the name of a variable", check=_environment), value=TextOrNothing()),
+        type=MapOf(key=Text(words="the name of a variable", check=check_variable_name), value=TextOrNothing()),
         doc="what the code of kernels finds in the environment, null for a variable that is not set. The environment "
         "of the machine that builds is never read, and a kernel that asks for a variable which is not here is refused",
         example='{USE_EXP2: "1", DEBUG: null}',
         default={},
     ),
     "build": Key(
-        type=Text(words=OUTER_RULE, check=_build),
+        type=Text(words=OUTER_RULE, check=check_build),
         doc="the folder for all that is built; `doit --build-dir DIR` goes before it, and is relative to where doit is "
         "started. It holds nothing else",
         example="../out/kernels",
         default="build",
     ),
     "include": Key(
-        type=ListOf(item=Text(words=PATH_RULE, check=_included)),
+        type=ListOf(item=Text(words=PATH_RULE, check=check_included)),
         doc="further files of the library, whose kernels come after this file's, in order. Each has `version`, and "
         "`kernels`, `defaults` (over those of the files that include it) and `include` of its own; paths in it are "
         "relative to its folder",
@@ -488,7 +359,7 @@ TOP: dict[str, Key] = {
         default=(),
     ),
     "kernels": Key(
-        type=MapOf(key=Text(words="a name", check=_kernel_key), value=Section(keys=KERNEL), minimum=1),
+        type=MapOf(key=Text(words="a name", check=check_kernel_key), value=Section(keys=KERNEL), minimum=1),
         doc="what is built: a kernel's name, and its declaration",
         example="{softmax: {source: kernels/softmax.py, function: softmax_kernel, dtypes: [fp32], blocks: [1024], "
         'name: "softmax_{dtype}_{block}", signature: "*{dtype}:16, i32", grid: [n_rows]}}',

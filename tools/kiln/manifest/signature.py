@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kiln.errors import ManifestError, Position
-from kiln.manifest.dtypes import DTYPES, POINTER_SIZE, suggest_dtype
+from kiln.manifest.dtypes import DTYPES, POINTER_SIZE, is_integer, suggest_dtype
 from kiln.manifest.wording import show
 
 MAX_PARAMETER_BYTES = 4096
@@ -51,11 +51,6 @@ class SignatureItem:
         return self.type.lstrip("*")
 
     @property
-    def is_integer(self) -> bool:
-        """Whether it is a scalar that expressions can compute with; i1 is a truth value."""
-        return self.type[0] in "iu" and self.type != "i1"
-
-    @property
     def size(self) -> int:
         """Bytes, and alignment, of the parameter; 0 for one that is folded."""
         if self.promise == 1:
@@ -65,6 +60,8 @@ class SignatureItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
+    """The types and promises of a kernel's arguments, read."""
+
     text: str
     position: Position
     parts: tuple[str, ...]
@@ -192,8 +189,7 @@ def _parse_item(text: str, path: tuple[int, ...], position: Position) -> Signatu
 
 def can_promise(type: str, promise: int) -> bool:
     """Whether an argument of a type may promise 16 or 1."""
-    pointer, integer = type.startswith("*"), type[0] in "iu" and type != "i1"
-    return integer or (pointer and promise == 16)
+    return is_integer(type) or (type.startswith("*") and promise == 16)
 
 
 def promises_of(type: str) -> str:

@@ -15,6 +15,8 @@ from kiln.manifest.wording import show
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
+    """The file that a kernel is in."""
+
     path: Path
     """absolute"""
     name: str

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from kiln.binaries.facts import Parameter
 from kiln.errors import PackagingError, did_you_mean
 from kiln.manifest.constants import Value, same, written
-from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
+from kiln.manifest.dtypes import DTYPES, POINTER_SIZE, is_integer
 from kiln.manifest.expression import Expression
 from kiln.manifest.interface import Argument
 from kiln.manifest.model import Kernel
+from kiln.manifest.names import member_name
 from kiln.packaging.record import Record
 
 _REBUILD = "delete the image and build again; if it happens again, the check that let the image pass is at fault"
@@ -42,17 +43,18 @@ class Member:
     """what it is in every image of the variant; None for launch inputs and for arguments that are folded"""
 
     @property
+    def name(self) -> str:
+        """in the struct, in every language: `do_` for do, which is a keyword of some"""
+        return member_name(self.source)
+
+    @property
     def is_pointer(self) -> bool:
         return self.type.startswith("*")
 
     @property
     def is_integer(self) -> bool:
-        """Whether expressions can compute with it; i1 is a truth value."""
-        return self.type[0] in "iu" and self.type != "i1"
-
-    @property
-    def is_folded(self) -> bool:
-        return self.promise == 1
+        """Whether expressions can compute with it."""
+        return is_integer(self.type)
 
     @property
     def is_shifted(self) -> bool:
@@ -147,8 +149,10 @@ class SharedStruct:
 
     def remarks(self, source: str) -> list[str]:
         """What a caller has to know of an argument: what must hold, and where a parameter buffer has it otherwise."""
-        remarks = []
-        is_pointer = next(member.is_pointer for member in self.first.members if member.source == source)
+        remarks: list[str] = []
+        first = next(member for member in self.first.members if member.source == source)
+        if first.name != source:
+            remarks.append(f"called {source} in the kernel and in records")
         for promise, variants in self.promises(source).items():
             whose = "" if len(variants) == len(self.variants) else f" for {', '.join(variants)}"
             if promise == 1:
@@ -156,7 +160,7 @@ class SharedStruct:
                     f"must be 1{whose}, which is compiled in: no image{whose and ' there'} has it as a parameter"
                 )
             elif promise is not None:
-                what = "address" if is_pointer else "value"
+                what = "address" if first.is_pointer else "value"
                 remarks.append(f"{what} must be a multiple of {promise}{whose}")
         for variant, struct in self.variants.items():
             (member,) = (member for member in struct.members if member.source == source)
@@ -221,9 +225,9 @@ def argument_struct(records: Sequence[Record]) -> ArgumentStruct:
     members: list[Member] = []
     end = 0
     for source, type, promise, is_input in declared:
-        if any(member.source == source for member in members):
+        if any(member.name == member_name(source) for member in members):
             raise PackagingError(
-                f"{kernel.key} has two arguments or launch inputs named {source!a}",
+                f"{kernel.key} has two arguments or launch inputs that structs would call {member_name(source)!a}",
                 where=kernel.positions.get("inputs", kernel.position),
                 remedy="rename the launch input",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from kiln.manifest.expression import Expression, c_helpers
 from kiln.manifest.model import Manifest
 from kiln.packaging import c_names
 from kiln.packaging.arguments import Member, SharedStruct, shared_structs
-from kiln.packaging.c_text import c_comment, c_integer, c_type, field_name
+from kiln.packaging.c_text import c_comment, c_integer, c_type
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
 
@@ -113,9 +113,8 @@ def _helper_prefix(library: str) -> str:
 
 def _struct(library: str, shared: SharedStruct) -> _StructView:
     kernel, arguments = shared.kernel, shared.first
-    fields = _field_names(arguments.members, shared.first_record.image.id)
     values = {
-        **{item.source: f"(int64_t)args->{fields[item.source]}" for item in arguments.members if item.is_integer},
+        **{item.source: f"(int64_t)args->{item.name}" for item in arguments.members if item.is_integer},
         **{name: c_integer(value) for name, value in arguments.constants.items()},
     }
 
@@ -126,52 +125,34 @@ def _struct(library: str, shared: SharedStruct) -> _StructView:
     return _StructView(
         base=shared.base,
         description=_description(shared),
-        members=[_member(item, fields[item.source], shared) for item in arguments.members],
+        members=[_member(item, shared) for item in arguments.members],
         grid=[code(expression, "grid") for expression in kernel.grid],
-        grid_wide=[fields[item.source] for item in arguments.wide(kernel.grid)],
+        grid_wide=[item.name for item in arguments.wide(kernel.grid)],
         select=code(kernel.select, "select") if kernel.select else "true",
-        select_wide=[fields[item.source] for item in arguments.wide([kernel.select])],
-        variants=[_variant(library, shared, variant, fields) for variant in shared.variants],
+        select_wide=[item.name for item in arguments.wide([kernel.select])],
+        variants=[_variant(library, shared, variant) for variant in shared.variants],
     )
 
 
-def _variant(library: str, shared: SharedStruct, variant: str, fields: Mapping[str, str]) -> _VariantView:
+def _variant(library: str, shared: SharedStruct, variant: str) -> _VariantView:
     struct = shared.variants[variant]
     own = ", ".join(f"{name} = {described(value)}" for name, value in shared.own_constants(variant).items())
     return _VariantView(
         id=variant,
-        holds=" && ".join(_holds(item, fields[item.source]) for item in struct.promised),
+        holds=" && ".join(_holds(item) for item in struct.promised),
         promises=c_comment(", ".join(filter(None, [struct.promised_text, own and f"with {own}"]))),
-        packed=[(item.parameter.offset, fields[item.source]) for item in struct.members if item.parameter],
+        packed=[(item.parameter.offset, item.name) for item in struct.members if item.parameter],
         # C has no empty arrays.
         buffer_bytes=max(struct.buffer_bytes, 1),
         symbols=[c_names.image_symbol(library, variant, record.image.target) for record in shared.records[variant]],
     )
 
 
-def _holds(member: Member, name: str) -> str:
+def _holds(member: Member) -> str:
     """The condition that the member's promise holds."""
     if member.promise == 1:
-        return f"args->{name} == 1"
-    return f"{'(uintptr_t)' if member.is_pointer else ''}args->{name} % {member.promise} == 0"
-
-
-def _field_names(members: Sequence[Member], where: str) -> dict[str, str]:
-    """Each member's own name -> the same in C. Raises PackagingError when two would be one."""
-    names: dict[str, str] = {}
-    for member in members:
-        name = field_name(member.source, where)
-        clash = next((source for source, taken in names.items() if taken == name), None)
-        if clash is not None:
-            raise PackagingError(
-                f"two members of the argument struct are {name!a} in C",
-                where=where,
-                expected="arguments and launch inputs with names of their own",
-                actual=f"{clash!a} and {member.source!a}",
-                remedy="rename one of them in the kernel, or under `inputs` in kernels.yaml",
-            )
-        names[member.source] = name
-    return names
+        return f"args->{member.name} == 1"
+    return f"{'(uintptr_t)' if member.is_pointer else ''}args->{member.name} % {member.promise} == 0"
 
 
 def _description(shared: SharedStruct) -> list[str]:
@@ -180,8 +161,9 @@ def _description(shared: SharedStruct) -> list[str]:
     kernel = variant.kernel
     constants = ", ".join(f"{name} = {described(value)}" for name, value in shared.constants.items())
     axes = ", ".join(f"{name} = {described(value)}" for name, value in record.interface.axes.items())
+    block = f", block {variant.block}" if variant.block else ""
     lines = [
-        f"{shared.base}: kernel {kernel.key}, group {variant.group}, dtype {variant.dtype}, block {variant.block}",
+        f"{shared.base}: kernel {kernel.key}, group {variant.group}, dtype {variant.dtype}{block}",
         f"Function: {kernel.function} of {kernel.source_name}",
         f"Signature: {variant.signature.text}",
         f"Constants: {constants or 'none'}",
@@ -192,15 +174,15 @@ def _description(shared: SharedStruct) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(c_comment(line), _WIDTH, subsequent_indent="    ")]
 
 
-def _member(member: Member, name: str, shared: SharedStruct) -> _Member:
+def _member(member: Member, shared: SharedStruct) -> _Member:
     tensors = shared.kernel.tensors
     remarks = ["launch input, not passed to the kernel" if member.is_input else member.type]
     if member.source in tensors:
         remarks.append(f"[{', '.join(extent.text for extent in tensors[member.source])}]")
     word = c_type(member.type)
     return _Member(
-        name=name,
-        declaration=f"{word}{'' if word.endswith('*') else ' '}{name}",
+        name=member.name,
+        declaration=f"{word}{'' if word.endswith('*') else ' '}{member.name}",
         comment=c_comment(", ".join([*remarks, *shared.remarks(member.source)])),
         offset=member.offset,
         size=member.size,

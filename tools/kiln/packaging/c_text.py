@@ -1,14 +1,10 @@
-"""Text of the manifest as C literals, names and comments: whatever it holds, the C around it keeps its meaning."""
+"""Text of the manifest as C literals, types and comments: whatever it holds, the C around it keeps its meaning."""
 
 from __future__ import annotations
 
 import re
 
-from kiln.errors import PackagingError
 from kiln.manifest.dtypes import DTYPES
-from kiln.manifest.names import C_KEYWORDS, CPP_KEYWORDS
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def c_string(text: str | None) -> str:
@@ -42,19 +38,3 @@ def c_integer(value: int) -> str:
 def c_type(type: str) -> str:
     """`*fp16` -> `void *`, `i32` -> `int32_t`."""
     return "void *" if type.startswith("*") else DTYPES[type].c
-
-
-def field_name(name: str, where: str) -> str:
-    """The struct member for a kernel's argument: a name that C or C++ reserves gets an underscore at its end.
-
-    Raises PackagingError, with `where` as the place, for a name that is not ASCII.
-    """
-    if not _NAME.fullmatch(name):
-        raise PackagingError(
-            f"argument {name!a} cannot be named in C",
-            where=where,
-            expected="letters a-z and A-Z, digits and underscores",
-            actual=ascii(name),
-            remedy="rename the kernel's parameter",
-        )
-    return f"{name}_" if name in C_KEYWORDS or name in CPP_KEYWORDS else name

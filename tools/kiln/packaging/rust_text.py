@@ -1,21 +1,16 @@
-"""Text as Rust writes it: string literals, code in doc comments, identifiers and numbers."""
+"""Text as Rust writes it: string literals, code in doc comments, types and numbers."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Collection
 
 from kiln.errors import PackagingError
 from kiln.manifest.constants import Value, described
 from kiln.manifest.dtypes import DTYPES
-from kiln.manifest.names import RUST_KEYWORDS
 
 POINTER = "DevicePtr"
 """the crate's type of a device address"""
-
-# The Rust Reference, "Raw identifiers": these cannot be written as r#name.
-_NEVER_RAW = frozenset({"crate", "self", "Self", "super", "_"})
 
 
 def _is_plain(character: str) -> bool:
@@ -52,15 +47,6 @@ def code(text: str) -> str:
 
 def _runs(text: str, character: str) -> list[str]:
     return "".join(c if c == character else " " for c in text).split()
-
-
-def identifier(name: str, taken: Collection[str] = ()) -> str:
-    """`name` as an identifier beside those `taken`: itself where Rust allows it, else raw or with `_` behind it."""
-    if name in _NEVER_RAW:
-        name += "_"
-    while name in taken:
-        name += "_"
-    return f"r#{name}" if name in RUST_KEYWORDS else name
 
 
 def rust_type(type: str) -> str:

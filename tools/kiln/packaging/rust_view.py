@@ -138,10 +138,9 @@ def view_structs(records: Sequence[Record]) -> tuple[StructView, ...]:
 
 def _struct(shared: SharedStruct) -> StructView:
     kernel, arguments = shared.kernel, shared.first
-    names = _field_names(arguments.members)
-    fields = tuple(_field(member, names[member.source], shared) for member in arguments.members)
-    grid_wide, grid = _expressions(kernel.grid, "grid", arguments, names, kernel)
-    select_wide, select = _expressions([kernel.select] if kernel.select else [], "select", arguments, names, kernel)
+    fields = tuple(_field(member, shared) for member in arguments.members)
+    grid_wide, grid = _expressions(kernel.grid, "grid", arguments, kernel)
+    select_wide, select = _expressions([kernel.select] if kernel.select else [], "select", arguments, kernel)
     return StructView(
         base=shared.base,
         is_variant=shared.base in shared.variants,
@@ -154,11 +153,11 @@ def _struct(shared: SharedStruct) -> StructView:
         select=select[0] if select else "true",
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
-        variants=tuple(_variant(shared, variant, names) for variant in shared.variants),
+        variants=tuple(_variant(shared, variant) for variant in shared.variants),
     )
 
 
-def _variant(shared: SharedStruct, name: str, names: Mapping[str, str]) -> VariantView:
+def _variant(shared: SharedStruct, name: str) -> VariantView:
     struct, records = shared.variants[name], shared.records[name]
     variant, interface = records[0].image.variant, records[0].interface
     kernel = variant.kernel
@@ -176,12 +175,12 @@ def _variant(shared: SharedStruct, name: str, names: Mapping[str, str]) -> Varia
         constants_text=_values(interface.constants) or "none",
         axes_text=_values(interface.axes),
         promises_text=struct.promised_text,
-        holds=" && ".join(_holds(member, names[member.source]) for member in struct.promised),
+        holds=" && ".join(_holds(member) for member in struct.promised),
         packed=tuple(
             Packed(
                 offset=member.parameter.offset,
                 end=member.parameter.offset + member.size,
-                bytes=_bytes(member, names[member.source]),
+                bytes=_bytes(member),
             )
             for member in struct.members
             if member.parameter is not None
@@ -197,16 +196,17 @@ def _values(values: Mapping[str, Value]) -> str:
     return ", ".join(rust_text.code(f"{name} = {text}") for name, text in shown.items())
 
 
-def _holds(member: Member, name: str) -> str:
+def _holds(member: Member) -> str:
     """The condition that a member's promise holds."""
-    value = f"self.{name}.0" if member.is_pointer else f"self.{name}"
+    value = f"self.{member.name}.0" if member.is_pointer else f"self.{member.name}"
     return f"{value} == 1" if member.promise == 1 else f"{value} % {member.promise} == 0"
 
 
-def _bytes(member: Member, name: str) -> str:
+def _bytes(member: Member) -> str:
+    value = f"args.{member.name}"
     if member.is_pointer:
-        return f"args.{name}.0.to_le_bytes()"
-    return f"[u8::from(args.{name})]" if rust_text.rust_type(member.type) == "bool" else f"args.{name}.to_le_bytes()"
+        return f"{value}.0.to_le_bytes()"
+    return f"[u8::from({value})]" if rust_text.rust_type(member.type) == "bool" else f"{value}.to_le_bytes()"
 
 
 def _constant(name: str, value: Value, record: Record) -> str:
@@ -221,15 +221,7 @@ def _constant(name: str, value: Value, record: Record) -> str:
     return rust_text.value(value)
 
 
-def _field_names(members: Sequence[Member]) -> dict[str, str]:
-    """Each member's own name -> the same as a Rust identifier, no two of them alike."""
-    names: dict[str, str] = {}
-    for member in members:
-        names[member.source] = rust_text.identifier(member.source, set(names.values()))
-    return names
-
-
-def _field(member: Member, name: str, shared: SharedStruct) -> Field:
+def _field(member: Member, shared: SharedStruct) -> Field:
     kernel = shared.kernel
     doc = _meaning(member, kernel)
     if member.is_input:
@@ -241,7 +233,9 @@ def _field(member: Member, name: str, shared: SharedStruct) -> Field:
     else:
         problem = dict(kernel.problems[0]) if kernel.problems else {}
         example = _example(rust_type, _fitting(problem.get(member.source, 1), shared.promises(member.source)))
-    return Field(name=name, type=rust_type, doc=f"{doc}.", example=example, offset=member.offset, size=member.size)
+    return Field(
+        name=member.name, type=rust_type, doc=f"{doc}.", example=example, offset=member.offset, size=member.size
+    )
 
 
 def _fitting(wanted: int, promises: Collection[int | None]) -> int:
@@ -276,17 +270,17 @@ def _example(rust_type: str, wanted: int) -> str:
 
 
 def _expressions(
-    expressions: Sequence[Expression], key: str, arguments: ArgumentStruct, fields: Mapping[str, str], kernel: Kernel
+    expressions: Sequence[Expression], key: str, arguments: ArgumentStruct, kernel: Kernel
 ) -> tuple[tuple[Wide, ...], tuple[str, ...]]:
     """The expressions in Rust, over `self` and the constants; and the arguments that need a check before."""
     wide = [
-        Wide(name=member.source, field=fields[member.source], local=f"wide_{index}")
+        Wide(name=member.source, field=member.name, local=f"wide_{index}")
         for index, member in enumerate(arguments.wide(expressions))
     ]
     values = {name: f"{rust_text.number(value)}_i64" for name, value in arguments.constants.items()}
     for member in arguments.members:
         if member.is_integer:
-            field = f"self.{fields[member.source]}"
+            field = f"self.{member.name}"
             values[member.source] = field if member.type == "i64" else f"i64::from({field})"
     values |= {argument.name: argument.local for argument in wide}
     for expression in expressions:

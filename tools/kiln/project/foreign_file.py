@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kiln.closure.autotune import find_definition
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
 from kiln.closure.roots import Roots
+from kiln.closure.tuning.autotune import find_definition
 from kiln.errors import KilnError, did_you_mean
 from kiln.manifest import installed
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kiln.closure import jit
-from kiln.closure.autotune import Tuning, find_definition, read_tuning
 from kiln.closure.decisions import settle
 from kiln.closure.slice import cut
+from kiln.closure.tuning.autotune import Tuning, find_definition, read_tuning
 from kiln.closure.world import World
 from kiln.errors import ClosureError, ManifestError, Position
 from kiln.manifest.dtypes import DTYPES
@@ -139,6 +139,7 @@ class _Kernel:
         self.result.roots.update(self.found.roots)
         tuning, trouble = self._tuning()
         tuned = list(tuning.configurations[0].constants) if tuning is not None and tuning.configurations else []
+        tuned_options = tuning is not None and bool(tuning.configurations)
         computed = self._heuristics()
         constants, blocks = self._constants({*tuned, *computed})
         arguments = {
@@ -156,20 +157,20 @@ class _Kernel:
             self._line(1, f"{name}: {yaml_text(text)}")
         self._line(1, f"function: {self.function}")
         self._line(1, f"dtypes: [{'fp16' if self.uses.computes_in_fp32 else 'fp32'}]", "guessed: list those to build")
-        self._blocks(blocks, tuning, trouble)
+        has_blocks = self._blocks(blocks, tuning, trouble)
         if constants:
             self._line(1, "constants:")
             for name, guess in constants.items():
                 self._line(2, f"{name}: {guess.text}", guess.note)
         for name in computed:
             self._comment(1, f"{name} is derived from the source's @triton.heuristics; a constant of that name wins")
-        self._line(1, f"name: {self.key}_{{dtype}}_{{block}}")
+        self._line(1, f"name: {self.key}_{{dtype}}{'_{block}' if has_blocks else ''}")
         for name, guess in arguments.items():
             if guess.note is not None:
                 self._comment(1, f"{name}: {guess.text}  {guess.note}", check=True)
         signature = ", ".join(guess.text for guess in arguments.values())
         self._line(1, f'signature: "{signature}"', "add :16 where callers pass what is divisible by 16")
-        if self.launch is not None and self.launch.options and tuning is None:
+        if self.launch is not None and self.launch.options and not tuned_options:
             listed = ", ".join(f"{name}: {yaml_value(value)}" for name, value in self.launch.options.items())
             self._line(1, f"options: {{{listed}}}")
         if grid.inputs:
@@ -212,16 +213,17 @@ class _Kernel:
                 names += [str(key.value) for part in maps for key in part.keys if isinstance(key, ast.Constant)]
         return [name for name in names if name in names_of(self.node)]
 
-    def _blocks(self, blocks: Mapping[str, _Guess], tuning: Tuning | None, trouble: str | None) -> None:
+    def _blocks(self, blocks: Mapping[str, _Guess], tuning: Tuning | None, trouble: str | None) -> bool:
+        """Print the blocks, and tell whether there are any: a kernel that takes no size has none."""
         if trouble is not None:
             self._comment(1, f"check: the source tunes this kernel, and its configurations cannot be told: {trouble}")
             self.result.checks += 1
         if tuning is not None and tuning.configurations:
             if not tuning.obligations and not blocks:
                 self._line(1, "blocks: autotune", f"{len(tuning.configurations)} configurations")
-                return
-            self._written_blocks(tuning, blocks)
-            return
+            else:
+                self._written_blocks(tuning, blocks)
+            return True
         names = list(blocks)
         if names == ["BLOCK_SIZE"]:
             self._line(1, f"blocks: [{blocks['BLOCK_SIZE'].text}]", blocks["BLOCK_SIZE"].note)
@@ -229,9 +231,7 @@ class _Kernel:
             listed = ", ".join(f"{name}: {guess.text}" for name, guess in blocks.items())
             notes = dict.fromkeys(guess.note for guess in blocks.values() if guess.note)
             self._line(1, f"blocks: [{{{listed}}}]", "; ".join(notes) or None)
-        else:
-            warps = int(self.launch.options.get("num_warps", 4)) if self.launch is not None else 4
-            self._line(1, f"blocks: [{{tag: w{warps}, num_warps: {warps}}}]", "the kernel takes no block size")
+        return bool(names)
 
     def _written_blocks(self, tuning: Tuning, blocks: Mapping[str, _Guess]) -> None:
         for obligation in {each.name: each for each in tuning.obligations}.values():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kiln.closure.module import SourceModule
-from kiln.manifest.dtypes import DTYPES, suggest_dtype
+from kiln.manifest.dtypes import dtype_called
 from kiln.manifest.schema import OPTIONS
 
 POINTER, INTEGER, REAL, TRUTH, NOTHING = "pointer", "integer", "real", "truth", "nothing"
@@ -317,10 +317,4 @@ class _Kinds:
 
 def _dtype(node: ast.expr) -> str | None:
     """fp32 for torch.float32, in kernels.yaml's words; None for what is no dtype, or is another tensor's."""
-    if not isinstance(node, ast.Attribute):
-        return None
-    if node.attr in DTYPES:
-        return node.attr
-    meant = suggest_dtype(node.attr)
-    word = meant.split("'")[1] if meant is not None else ""
-    return word if word in DTYPES and node.attr not in ("dtype", "device") else None
+    return dtype_called(node.attr) if isinstance(node, ast.Attribute) else None

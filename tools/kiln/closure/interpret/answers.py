@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kiln.closure import library
+from kiln.closure import packages
 from kiln.closure.interpret.number_formats import FORMATS, FloatFormat, IntegerFormat, format_of
 from kiln.closure.interpret.values import (
     ConstexprValue,
@@ -20,7 +20,7 @@ from kiln.closure.interpret.values import (
 from kiln.closure.world import ARCH, PYTHON, TRITON_VERSION, WARP_SIZE
 
 if TYPE_CHECKING:
-    from kiln.closure.interpret.outside import Outside
+    from kiln.closure.interpret.outside_names import OutsideNames
 
 TARGETS = (
     "triton.runtime.driver.active.get_current_target()",
@@ -55,7 +55,7 @@ def is_has_triton(dotted: str) -> bool:
 
 
 def _limits(kind: type[FloatFormat] | type[IntegerFormat]) -> Callable[..., object]:
-    def limits(outside: Outside, of: object = None, **keywords: object) -> object:
+    def limits(outside: OutsideNames, of: object = None, **keywords: object) -> object:
         of = plain(keywords.get("dtype", keywords.get("type", of)))
         name = of.dotted if isinstance(of, OutsideValue) else of if isinstance(of, str) else ""
         found = format_of(name) or FORMATS.get(name)
@@ -66,7 +66,7 @@ def _limits(kind: type[FloatFormat] | type[IntegerFormat]) -> Callable[..., obje
     return limits
 
 
-def _version(outside: Outside, text: object) -> object:
+def _version(outside: OutsideNames, text: object) -> object:
     text = plain(text)
     if not isinstance(text, str):
         raise Undecided("the text of a version is not known before the run")
@@ -76,17 +76,17 @@ def _version(outside: Outside, text: object) -> object:
         raise Undecided(str(error)) from None
 
 
-def _distribution_version(outside: Outside, name: object) -> object:
+def _distribution_version(outside: OutsideNames, name: object) -> object:
     if name != "triton":
         raise Undecided(f"the version of {name} is not known before the run")
     return outside.value("triton.__version__")
 
 
-def _cdiv(outside: Outside, x: object, y: object) -> object:
+def _cdiv(outside: OutsideNames, x: object, y: object) -> object:
     return _of_integers(lambda a, b: (a + b - 1) // b, x, y)
 
 
-def _next_power_of_2(outside: Outside, n: object) -> object:
+def _next_power_of_2(outside: OutsideNames, n: object) -> object:
     return _of_integers(_power_of_2, n)
 
 
@@ -106,7 +106,7 @@ def _of_integers(function: Callable[..., int], *values: object) -> object:
     return ConstexprValue(value=result) if any(isinstance(value, ConstexprValue) for value in values) else result
 
 
-def _capability_geq(outside: Outside, major: object, minor: object = 0) -> object:
+def _capability_geq(outside: OutsideNames, major: object, minor: object = 0) -> object:
     if outside.backend() != "cuda":
         return False
     outside.asked.add(ARCH)
@@ -116,39 +116,41 @@ def _capability_geq(outside: Outside, major: object, minor: object = 0) -> objec
 
 
 def _is_arch(*names: str) -> Callable[..., object]:
-    def is_arch(outside: Outside) -> object:
+    def is_arch(outside: OutsideNames) -> object:
         outside.asked.add(ARCH)
         return outside.world.arch in names
 
     return is_arch
 
 
-def _properties(outside: Outside, device: object = None) -> object:
+def _properties(outside: OutsideNames, device: object = None) -> object:
     return OutsideValue(dotted="torch.cuda.get_device_properties()")
 
 
-def _find_spec(outside: Outside, name: object, package: object = None) -> object:
+def _find_spec(outside: OutsideNames, name: object, package: object = None) -> object:
     if name == "triton":
         return SomeValue(what="the place of Triton", is_true=True)
     raise Undecided(f"whether {name} is installed where the kernel runs is not known")
 
 
-def _import_module(outside: Outside, name: object, package: object = None) -> object:
-    if not isinstance(name, str) or name.startswith(".") or not (library.is_foreign(name) or name.startswith("triton")):
+def _import_module(outside: OutsideNames, name: object, package: object = None) -> object:
+    if not isinstance(name, str) or name.startswith("."):
+        raise Undecided("which module is imported is not followed")
+    if not packages.is_foreign(name) and not name.startswith("triton"):
         raise Undecided("which module is imported is not followed")
     if outside.exists(name) is False:
         raise Raised(ModuleNotFoundError, f"there is no {name} where kernels are built")
     return outside.value(name)
 
 
-def _environment_item(outside: Outside, name: object) -> object:
+def _environment_item(outside: OutsideNames, name: object) -> object:
     value = outside.variable(name)
     if value is None:
         raise Raised(KeyError, f"{name!r}: kernels.yaml declares that it is not set")
     return value
 
 
-def _python_version(outside: Outside) -> object:
+def _python_version(outside: OutsideNames) -> object:
     outside.asked.add(PYTHON)
     return ".".join(map(str, sys.version_info[:3]))
 
@@ -186,9 +188,9 @@ CALLS: dict[str, Callable[..., object]] = {
     "triton.language.target_info.is_hip_cdna4": _is_arch("gfx950"),
     "triton.next_power_of_2": _next_power_of_2,
 }
-"""dotted name -> what a call gives, from (Outside, *positional, **keywords)"""
+"""dotted name -> what a call gives, from (OutsideNames, *positional, **keywords)"""
 
-VALUES: dict[str, Callable[[Outside], object]] = {
+VALUES: dict[str, Callable[[OutsideNames], object]] = {
     "os.name": lambda outside: "posix",
     "sys.maxsize": lambda outside: 2**63 - 1,
     "sys.platform": lambda outside: "linux",

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kiln.closure import packages
 from kiln.closure.interpret.operations import LONGEST, binary, check_power, run_native
 from kiln.closure.interpret.values import (
     ClassValue,
     ConstexprValue,
     FunctionValue,
     LocalFunction,
+    Once,
     OutsideValue,
     Partial,
     Raised,
@@ -139,6 +141,8 @@ class Builtins:
     def items(self, value: object) -> list[object]:
         """The elements of something that can be iterated over."""
         value = plain(value)
+        if isinstance(value, Once):
+            return value.taken()
         if isinstance(value, (list, tuple, set, frozenset, dict, str, range)) or is_view(value):
             if isinstance(value, range) and len(value) > LONGEST:
                 raise Undecided(f"a loop over {len(value)} numbers is longer than any that is worth following")
@@ -160,13 +164,15 @@ class Builtins:
             if "()" in value.dotted and "get_current_target()" not in value.dotted:
                 raise Undecided(f"whether {value.dotted} counts as true is not known before the run")
             return True
-        return bool(value)
+        return isinstance(value, Once) or bool(value)
 
     def method(self, owner: object, name: str, positional: Sequence[object], keywords: Mapping[str, object]) -> object:
         """`owner.name(...)` for an owner of Python's own types."""
         known = next((methods for kind, methods in _METHODS.items() if isinstance(owner, kind)), frozenset())
         if name not in known:
             raise Undecided(f"the method {name!r} of a {type(owner).__name__} is not one that can be followed")
+        if name in packages.CHANGING_METHODS:
+            self._interpreter.changing(owner)
         if isinstance(owner, list) and name == "sort":
             owner[:] = self._sorted(owner, **keywords)  # type: ignore[arg-type]
             return None
@@ -192,12 +198,12 @@ class Builtins:
     def _callable(self, value: object) -> bool:
         return isinstance(value, (FunctionValue, LocalFunction, Partial, ClassValue))
 
-    def _enumerate(self, items: object, start: int = 0) -> list[object]:
-        return list(enumerate(self.items(items), start))
+    def _enumerate(self, items: object, start: int = 0) -> Once:
+        return Once(enumerate(self.items(items), start))
 
-    def _filter(self, function: object, items: object) -> list[object]:
+    def _filter(self, function: object, items: object) -> Once:
         called = (lambda item: item) if function is None else (lambda item: self._interpreter.apply(function, [item]))
-        return [item for item in self.items(items) if self.truth(called(item))]
+        return Once(item for item in self.items(items) if self.truth(called(item)))
 
     def _getattr(self, value: object, name: str, *default: object) -> object:
         if default and not self._hasattr(value, name):
@@ -216,7 +222,7 @@ class Builtins:
         if isinstance(kind, OutsideValue) and kind.dotted.startswith("builtins."):
             known = _TYPES.get(kind.dotted.removeprefix("builtins."))
             if known is not None and (is_plain(value) or isinstance(value, (list, dict, set, tuple))):
-                return isinstance(value, known)
+                return isinstance(value, known) and not isinstance(value, Once)
             if known is not None and not isinstance(value, SomeValue):
                 return False
         elif isinstance(kind, OutsideValue) and is_plain(value) and not kind.dotted.startswith(("numbers.", "typing.")):
@@ -226,14 +232,15 @@ class Builtins:
     def _issubclass(self, value: object, kinds: object) -> bool:
         raise Undecided("how classes are derived is not followed")
 
-    def _iter(self, items: object) -> list[object]:
-        return self.items(items)
+    def _iter(self, items: object) -> Once:
+        return items if isinstance(items, Once) else Once(self.items(items))
 
     def _len(self, value: object) -> int:
         return len(self.items(value))
 
-    def _map(self, function: object, *items: object) -> list[object]:
-        return [self._interpreter.apply(function, given) for given in zip(*map(self.items, items), strict=False)]
+    def _map(self, function: object, *items: object) -> Once:
+        every = zip(*map(self.items, items), strict=False)
+        return Once(self._interpreter.apply(function, given) for given in every)
 
     def _max(self, *values: object, **keywords: object) -> object:
         return self._extreme(max, values, keywords)
@@ -254,10 +261,12 @@ class Builtins:
         return items[place]
 
     def _next(self, items: object, *default: object) -> object:
-        # Iterators are lists here, of which each `next` would give the first.
-        found = self.items(items)
-        if found:
-            return found[0]
+        if not isinstance(items, Once):
+            raise Undecided("what next() is given is not known before the run")
+        left = items.taken()
+        items.is_used = False
+        if left:
+            return items.pop(0)
         if default:
             return default[0]
         raise Raised(StopIteration, "")
@@ -265,8 +274,8 @@ class Builtins:
     def _print(self, *values: object, **keywords: object) -> None:
         return None
 
-    def _reversed(self, items: object) -> list[object]:
-        return list(reversed(self.items(items)))
+    def _reversed(self, items: object) -> Once:
+        return Once(reversed(self.items(items)))
 
     def _sorted(self, items: object, *, key: object = None, reverse: bool = False) -> list[object]:
         found = self.items(items)
@@ -290,9 +299,9 @@ class Builtins:
     def _type(self, value: object) -> object:
         raise Undecided("types as values are not followed")
 
-    def _zip(self, *items: object, strict: bool = False) -> list[object]:
+    def _zip(self, *items: object, strict: bool = False) -> Once:
         found = [self.items(item) for item in items]
-        return run_native(lambda: list(zip(*found, strict=strict)))  # type: ignore[return-value]
+        return run_native(lambda: Once(zip(*found, strict=strict)))  # type: ignore[return-value]
 
     def _plain(self, value: object) -> object:
         value = plain(value)

@@ -8,12 +8,14 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kiln.closure import scope
 from kiln.closure.interpret.builtins import EXCEPTIONS
 from kiln.closure.interpret.operations import BINARY, UNARY, binary, compare, native, same
 from kiln.closure.interpret.values import (
     ConstexprValue,
     Frame,
     LocalFunction,
+    Once,
     OutsideValue,
     Raised,
     Undecided,
@@ -98,12 +100,19 @@ class Code:
     def _run_AugAssign(self, node: ast.AugAssign, frame: Frame) -> None:
         before = self.value(_as_read(node.target), frame)
         given = self.value(node.value, frame)
+        if isinstance(before, (list, dict, set)):
+            self._interpreter.changing(before)
+        value: object = before
         if isinstance(before, list) and isinstance(node.op, ast.Add):
             before.extend(self._interpreter.items(given))
-            value: object = before
+        elif isinstance(before, list):
+            before[:] = self._interpreter.items(binary(BINARY[type(node.op)], before, given))
         elif isinstance(before, dict) and isinstance(node.op, ast.BitOr) and isinstance(given, dict):
             before.update(given)
-            value = before
+        elif isinstance(before, set):
+            after = self._interpreter.items(binary(BINARY[type(node.op)], before, given))
+            before.clear()
+            before.update(after)
         else:
             value = binary(BINARY[type(node.op)], before, given)
         self.store(node.target, value, frame)
@@ -193,14 +202,7 @@ class Code:
 
     def function(self, node: ast.FunctionDef | ast.Lambda, frame: Frame) -> LocalFunction:
         """A function object, with its defaults evaluated."""
-        positional = [*node.args.posonlyargs, *node.args.args]
-        defaults = {
-            argument.arg: self.value(default, frame)
-            for argument, default in zip(reversed(positional), reversed(node.args.defaults), strict=False)
-        }
-        for argument, given in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-            if given is not None:
-                defaults[argument.arg] = self.value(given, frame)
+        defaults = {argument.arg: self.value(default, frame) for argument, default in scope.defaults(node.args)}
         return LocalFunction(node=node, frame=frame, defaults=defaults)
 
     def _run_Delete(self, node: ast.Delete, frame: Frame) -> None:
@@ -209,6 +211,7 @@ class Code:
                 del frame.names[target.id]
             elif isinstance(target, ast.Subscript):
                 owner = self.value(target.value, frame)
+                self._interpreter.changing(owner)
                 native(operator.delitem, owner, plain(self.value(target.slice, frame)))
             else:
                 raise Undecided(f"`{ast.unparse(node)}` is not followed", frame.module.position(node))
@@ -223,6 +226,7 @@ class Code:
             owner = self.value(target.value, frame)
             if not isinstance(owner, (list, dict)):
                 raise Undecided("a part of what is not known is set", frame.module.position(target))
+            self._interpreter.changing(owner)
             native(operator.setitem, owner, plain(self.value(target.slice, frame)), value)
         else:
             raise Undecided(f"storing into `{ast.unparse(target)}` is not followed", frame.module.position(target))
@@ -410,7 +414,8 @@ class Code:
     def _value_ListComp(self, node: ast.ListComp | ast.GeneratorExp, frame: Frame) -> list[object]:
         return [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame)]
 
-    _value_GeneratorExp = _value_ListComp
+    def _value_GeneratorExp(self, node: ast.GeneratorExp, frame: Frame) -> Once:
+        return Once(self._value_ListComp(node, frame))
 
     def _value_SetComp(self, node: ast.SetComp, frame: Frame) -> set[object]:
         values = [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame)]
@@ -424,14 +429,17 @@ class Code:
         return native(dict, pairs)  # type: ignore[return-value]
 
     def _rounds(self, generators: list[ast.comprehension], frame: Frame) -> Iterator[Frame]:
-        """A frame for each round, in which the targets are bound."""
+        """The frame of a comprehension, once a round, in which the targets are bound; functions made there share it."""
+        return self._nested(generators, frame, Frame(module=frame.module, outer=frame))
+
+    def _nested(self, generators: list[ast.comprehension], around: Frame, inner: Frame) -> Iterator[Frame]:
+        """Rounds within rounds; what is gone through first is computed outside of the comprehension."""
         first, *rest = generators
-        for item in self._interpreter.items(self.value(first.iter, frame)):
-            inner = Frame(module=frame.module, outer=frame)
+        for item in self._interpreter.items(self.value(first.iter, around)):
             self.store(first.target, item, inner)
             if all(self.truth(test, inner) for test in first.ifs):
                 if rest:
-                    yield from self._rounds(rest, inner)
+                    yield from self._nested(rest, inner, inner)
                 else:
                     yield inner
 

@@ -1,16 +1,18 @@
-"""One run of the interpreter: what its names, attributes and calls give; `evaluate`, `call` and `holds` start one."""
+"""One run of the interpreter: what its names, attributes and calls give; `evaluate` and `call` start one."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from kiln.closure import jit, scope
 from kiln.closure.interpret.builtins import Builtins
 from kiln.closure.interpret.code import Code, Return
 from kiln.closure.interpret.module_names import ModuleNames
 from kiln.closure.interpret.number_formats import FloatFormat, IntegerFormat
-from kiln.closure.interpret.outside import Outside
+from kiln.closure.interpret.outside_names import OutsideNames
+from kiln.closure.interpret.shared import Shared
 from kiln.closure.interpret.values import (
     ClassValue,
     ConfigValue,
@@ -20,6 +22,7 @@ from kiln.closure.interpret.values import (
     LocalFunction,
     Method,
     ModuleValue,
+    Once,
     OutsideValue,
     Partial,
     Raised,
@@ -52,21 +55,18 @@ def evaluate(
     module: SourceModule,
     node: ast.expr,
     world: World,
-    local: Mapping[str, object] | None = None,
     *,
     asked: set[str] | None = None,
 ) -> object:
-    """The value of an expression of `module`, with `local` in place of the module's names.
+    """The value of an expression of `module`.
 
     Values are Python's own, and those of values.py. Names of the module are as they are where the statement at module
     level begins that the expression stands in. `asked` collects what was asked of the world, in the words of
     Closure.asked. Raises Undecided.
     """
     interpreter = Interpreter(project, world, asked)
-    frame = Frame(module=module, limit=_limit(module, node))
-    if local is not None:
-        frame = Frame(module=module, names=dict(local), outer=frame)
-    return interpreter.entered(lambda: interpreter.code.value(node, frame))
+    with interpreter.before(module, _limit(module, node)):
+        return interpreter.entered(lambda: interpreter.code.value(node, Frame(module=module)))
 
 
 def call(
@@ -83,15 +83,6 @@ def call(
     return interpreter.entered(lambda: interpreter.apply(interpreter.names.of_module(module, name, None), arguments))
 
 
-def holds(
-    project: Project, module: SourceModule, test: ast.expr, world: World, *, asked: set[str] | None = None
-) -> bool:
-    """Whether a condition of `module` is true. Raises Undecided."""
-    interpreter = Interpreter(project, world, asked)
-    frame = Frame(module=module, limit=_limit(module, test))
-    return bool(interpreter.entered(lambda: interpreter.code.truth(test, frame)))
-
-
 def _limit(module: SourceModule, node: ast.AST) -> int | None:
     """The statement of the module that a node stands in, or that follows it."""
     line = getattr(node, "lineno", None)
@@ -106,12 +97,15 @@ class Interpreter:
     def __init__(self, project: Project, world: World, asked: set[str] | None = None) -> None:
         self.project = project
         self.code = Code(self)
-        self.outside = Outside(world, asked if asked is not None else set(), self.items)
+        self.outside = OutsideNames(world, asked if asked is not None else set(), self.items)
         self.names = ModuleNames(self)
         self._builtins = Builtins(self)
         self._steps = 0
         self._depth = 0
         self._functions: dict[FunctionValue, ast.FunctionDef] = {}
+        self._made: dict[FunctionValue, LocalFunction] = {}
+        self._limits: dict[str, int | None] = {}
+        self._shared = Shared()
 
     def entered(self, run: Callable[[], object]) -> object:
         """Run from outside the interpreted code: what it raises has left it there."""
@@ -128,6 +122,26 @@ class Interpreter:
         self._steps += 1
         if self._steps > _STEPS:
             raise Undecided("it takes more steps than are followed", frame.module.position(node))
+
+    @contextmanager
+    def before(self, module: SourceModule, limit: int | None) -> Iterator[None]:
+        """For code that runs while a module is imported: its statements from number `limit` on have not run yet."""
+        around = self._limits.get(module.file)
+        self._limits[module.file] = limit
+        try:
+            yield
+        finally:
+            self._limits[module.file] = around
+
+    def share(self, value: object) -> object:
+        """The value itself, which nothing may change from now on; see Shared."""
+        self._shared.add(value)
+        return value
+
+    def changing(self, value: object) -> None:
+        """Say that a value is about to be changed. Raises Undecided for one that is shared."""
+        if value in self._shared:
+            raise Undecided("it changes an object that other code sees too")
 
     def items(self, value: object) -> list[object]:
         """The elements of something that is iterated over."""
@@ -153,7 +167,7 @@ class Interpreter:
             if name in frame.own:
                 raise Raised(NameError, f"{name} has no value yet")
             if frame.outer is None:
-                return self.names.of_module(frame.module, name, frame.limit)
+                return self.names.of_module(frame.module, name, self._limits.get(frame.module.file))
             frame = frame.outer
 
     def attribute(self, value: object, name: str) -> object:
@@ -165,7 +179,7 @@ class Interpreter:
         if isinstance(value, ClassValue):
             return self._of_class(value, name)
         if isinstance(value, ConfigValue):
-            return _of_config(value, name)
+            return self._of_config(value, name)
         if isinstance(value, (FloatFormat, IntegerFormat)) and name in value.words:
             return getattr(value, name)
         if isinstance(value, VersionValue):
@@ -248,10 +262,39 @@ class Interpreter:
         """The result of a call in the code."""
         if isinstance(function, OutsideValue):
             if self.outside.known_as(function.dotted) == "triton.Config":
-                return _config(positional, keywords, node, frame)
+                return self._config(positional, keywords, node, frame)
             if self.outside.known_as(function.dotted) == "triton.language.constexpr":
                 return ConstexprValue(value=plain(positional[0]))
         return self.apply(function, positional, keywords)
+
+    def _of_config(self, config: ConfigValue, name: str) -> object:
+        if name == "kwargs":
+            # A change of it would change the configuration.
+            return self.share(config.constants)
+        if name in _CONFIG_DEFAULTS:
+            return config.options.get(name, _CONFIG_DEFAULTS[name])
+        raise Undecided(f"the attribute {name!r} of a configuration is not followed")
+
+    def _config(
+        self, positional: Sequence[object], keywords: Mapping[str, object], node: ast.Call, frame: Frame
+    ) -> ConfigValue:
+        named = dict(keywords)
+        constants = named.pop("kwargs", None) if "kwargs" in named else positional[0] if positional else None
+        if not isinstance(constants, dict) or not all(isinstance(name, str) for name in constants):
+            raise Undecided("the constants of a configuration are not known before the run")
+        # Triton keeps the map itself, and sees what is done to it later on.
+        self.share(constants)
+        options = dict(zip(_OPTIONS, positional[1:], strict=False)) | named
+        unknown = sorted(options.keys() - set(_OPTIONS))
+        if unknown or len(positional) > 1 + len(_OPTIONS):
+            raise Undecided(f"triton.Config has no parameter {', '.join(unknown) or 'of that place'}")
+        hook = options.pop("pre_hook", None)
+        return ConfigValue(
+            constants={str(name): value for name, value in constants.items()},
+            options=options,
+            has_hook=hook is not None,
+            position=frame.module.position(node),
+        )
 
     def apply(
         self, function: object, positional: Sequence[object], keywords: Mapping[str, object] | None = None
@@ -265,9 +308,7 @@ class Interpreter:
         if isinstance(function, LocalFunction):
             return self._run_function(function, positional, named)
         if isinstance(function, FunctionValue):
-            node = self._definition(function)
-            root = Frame(module=function.module)
-            return self._run_function(self.code.function(node, root), positional, named)
+            return self._run_function(self._function(function), positional, named)
         if isinstance(function, OutsideValue):
             return self.outside_call(function.dotted, positional, named)
         raise Undecided("what is called is not known before the run")
@@ -284,6 +325,16 @@ class Interpreter:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise Raised(type(error), str(error)) from None
 
+    def _function(self, function: FunctionValue) -> LocalFunction:
+        """A function at module level with its defaults, which are computed once, where its `def` stands."""
+        if function not in self._made:
+            node = self._definition(function)
+            with self.before(function.module, _limit(function.module, node)):
+                made = self.code.function(node, Frame(module=function.module))
+            self.share(made)
+            self._made[function] = made
+        return self._made[function]
+
     def _definition(self, function: FunctionValue) -> ast.FunctionDef:
         node = self._functions.get(function)
         if node is None:
@@ -293,7 +344,7 @@ class Interpreter:
                 raise Undecided(f"{function.name} is not followed")
             node = last
         for decorator in node.decorator_list:
-            bare = decorator.func if isinstance(decorator, ast.Call) else decorator
+            bare = scope.decorated_with(decorator)
             name = self.project.canonical(function.module, bare)
             if name in jit.JIT:
                 raise Undecided(f"{function.name} is a Triton function, which only a kernel can call")
@@ -306,7 +357,8 @@ class Interpreter:
         if isinstance(node, ast.ClassDef):
             return ClassValue(module=frame.module, name=node.name)
         value = FunctionValue(module=frame.module, name=node.name)
-        self._functions[value] = node
+        if self._functions.setdefault(value, node) is not node:
+            raise Undecided(f"{node.name} is defined more than once", frame.module.position(node))
         return value
 
     def _run_function(
@@ -329,8 +381,8 @@ class Interpreter:
             try:
                 self.code.run(node.body, frame)
             except Return as result:
-                return result.value if frame.yielded is None else frame.yielded
-            return frame.yielded
+                return result.value if frame.yielded is None else Once(frame.yielded)
+            return None if frame.yielded is None else Once(frame.yielded)
         finally:
             self._depth -= 1
 
@@ -357,35 +409,9 @@ class Interpreter:
         return names
 
 
-def _of_config(config: ConfigValue, name: str) -> object:
-    if name == "kwargs":
-        return dict(config.constants)
-    if name in _CONFIG_DEFAULTS:
-        return config.options.get(name, _CONFIG_DEFAULTS[name])
-    raise Undecided(f"the attribute {name!r} of a configuration is not followed")
-
-
 def _of_version(version: VersionValue, name: str) -> object:
     numbered = (*version.release, 0, 0)[:3]
     known = {"release": version.release, **dict(zip(("major", "minor", "micro"), numbered, strict=True))}
     if name not in known:
         raise Undecided(f"the attribute {name!r} of a version is not followed")
     return known[name]
-
-
-def _config(positional: Sequence[object], keywords: Mapping[str, object], node: ast.Call, frame: Frame) -> ConfigValue:
-    named = dict(keywords)
-    constants = named.pop("kwargs", None) if "kwargs" in named else positional[0] if positional else None
-    if not isinstance(constants, dict) or not all(isinstance(name, str) for name in constants):
-        raise Undecided("the constants of a configuration are not known before the run")
-    options = dict(zip(_OPTIONS, positional[1:], strict=False)) | named
-    unknown = sorted(options.keys() - set(_OPTIONS))
-    if unknown or len(positional) > 1 + len(_OPTIONS):
-        raise Undecided(f"triton.Config has no parameter {', '.join(unknown) or 'of that place'}")
-    hook = options.pop("pre_hook", None)
-    return ConfigValue(
-        constants={str(name): value for name, value in constants.items()},
-        options=options,
-        has_hook=hook is not None,
-        position=frame.module.position(node),
-    )

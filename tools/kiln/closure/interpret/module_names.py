@@ -8,17 +8,20 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kiln.closure import library, scope
+from kiln.closure import packages, scope
 from kiln.closure.interpret.builtins import NAMES
-from kiln.closure.interpret.outside import Found
+from kiln.closure.interpret.outside_names import Found
 from kiln.closure.interpret.values import Frame, ModuleValue, OutsideValue, Raised, Undecided
 from kiln.closure.module import SourceModule, Unit, decide
-from kiln.closure.resolve import Location, Missing, is_import
-from kiln.closure.resolve import Outside as OutsideModule
+from kiln.closure.names import Names
+from kiln.closure.resolve import Definition, Location, Missing, Outside, is_import
 from kiln.errors import ClosureError
 
 if TYPE_CHECKING:
     from kiln.closure.interpret.interpreter import Interpreter
+
+_CHANGE_WHAT_THEY_GET = ("bisect.", "heapq.", "operator.", "random.")
+"""modules of Python's library whose functions may change a list that they are given"""
 
 
 class ModuleNames:
@@ -31,7 +34,9 @@ class ModuleNames:
         self._values: dict[tuple[str, str, tuple[int, ...]], Found] = {}
         self._running: set[tuple[str, str]] = set()
         self._live: dict[tuple[str, ast.If], Found] = {}
+        self._traced = Names(self._project)
         self._changing: dict[str, dict[str, list[Unit]]] = {}
+        self._shared: dict[str, dict[str, set[int]]] = {}
 
     def of_module(self, module: SourceModule, name: str, limit: int | None) -> object:
         """What a name of a module stands for before its statement number `limit`, or once all have run."""
@@ -40,7 +45,7 @@ class ModuleNames:
             return self._unbound(module, name, limit)
         key = (module.file, name, tuple(unit.index for unit in units))
         if key in self._values:
-            return self._outside.again(self._values[key])
+            return self._unshared(module, name, limit, self._outside.again(self._values[key]))
         if (module.file, name) in self._running:
             raise Undecided(f"{name} depends on itself")
         if name in _declared_global(module):
@@ -50,13 +55,22 @@ class ModuleNames:
             self._values[key] = self._outside.noted(lambda: self._computed(module, name, units))
         finally:
             self._running.discard((module.file, name))
-        return self._values[key].value
+        return self._unshared(module, name, limit, self._interpreter.share(self._values[key].value))
+
+    def _unshared(self, module: SourceModule, name: str, limit: int | None, value: object) -> object:
+        """A name's value, which no statement has changed under another name of the same object."""
+        if isinstance(value, (list, dict, set)):
+            if module.file not in self._shared:
+                self._shared[module.file] = _changed_elsewhere(module, self._changes(module))
+            if any(limit is None or index < limit for index in self._shared[module.file].get(name, ())):
+                raise Undecided(f"what {name} stands for is changed under another name")
+        return value
 
     def _computed(self, module: SourceModule, name: str, units: list[Unit]) -> object:
         frame = Frame(module=module)
         for unit in units:
-            frame.limit = unit.index
-            self._run_unit(unit, name, frame)
+            with self._interpreter.before(module, unit.index):
+                self._run_unit(unit, name, frame)
         if name not in frame.names:
             raise Raised(NameError, f"{name} has no value")
         return frame.names[name]
@@ -95,8 +109,9 @@ class ModuleNames:
             return known
         if key not in self._live:
             first = min((unit.index for unit in module.units if node in unit.inside), default=None)
-            frame = Frame(module=module, limit=first)
-            self._live[key] = self._outside.noted(lambda: self._interpreter.code.truth(node.test, frame))
+            with self._interpreter.before(module, first):
+                frame = Frame(module=module)
+                self._live[key] = self._outside.noted(lambda: self._interpreter.code.truth(node.test, frame))
         return bool(self._outside.again(self._live[key]))
 
     def _changes(self, module: SourceModule) -> Mapping[str, list[Unit]]:
@@ -107,10 +122,56 @@ class ModuleNames:
                 if not isinstance(unit.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not is_import(
                     unit
                 ):
-                    for name in _changed(module, unit.node):
+                    for name in self._changed(module, unit.node):
                         found.setdefault(name, []).append(unit)
             self._changing[module.file] = found
         return self._changing[module.file]
+
+    def _changed(self, module: SourceModule, node: ast.stmt) -> set[str]:
+        """The names whose objects a statement changes in place."""
+        found: set[str | None] = set()
+        for child in scope.own_nodes([node]):
+            if isinstance(child, (ast.Attribute, ast.Subscript)) and not isinstance(child.ctx, ast.Load):
+                found.add(scope.root_name(child))
+            elif isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
+                if child.func.attr in packages.CHANGING_METHODS:
+                    found.add(scope.root_name(child.func))
+            elif isinstance(child, ast.Call) and isinstance(node, ast.Expr) and isinstance(child.func, ast.Name):
+                # A function of the project that is called for what it does.
+                named = {item.id for item in child.args if isinstance(item, ast.Name)}
+                found |= named if module.binding(child.func.id) else set()
+            if isinstance(child, ast.Call) and self._may_change(module, child.func):
+                given = [*child.args, *(keyword.value for keyword in child.keywords)]
+                found.update(*map(_names_in, given))
+        for child in scope.own_nodes([node]):
+            if isinstance(child, (ast.For, ast.comprehension)) and found & _names_in(child.target):
+                found |= _names_in(child.iter)
+        return {name for name in found if name is not None}
+
+    def _may_change(self, module: SourceModule, function: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether a call may change what it is given: one of the project's functions that change anything, or a few."""
+        path = scope.plain_path(function)
+        target = self._traced.trace(module, *path) if path is not None else None
+        if isinstance(target, Outside):
+            return target.dotted.startswith(_CHANGE_WHAT_THEY_GET)
+        if not isinstance(target, Definition):
+            return False
+        for unit in target.module.binding(target.name):
+            if not isinstance(unit.node, ast.FunctionDef) or target.attributes:
+                return not isinstance(unit.node, ast.ClassDef)
+            if unit.node in seen:
+                continue
+            for child in ast.walk(unit.node):
+                if isinstance(child, (ast.AugAssign, ast.Delete)):
+                    return True
+                if isinstance(child, (ast.Attribute, ast.Subscript)) and not isinstance(child.ctx, ast.Load):
+                    return True
+                if isinstance(child, ast.Call):
+                    if isinstance(child.func, ast.Attribute) and child.func.attr in packages.CHANGING_METHODS:
+                        return True
+                    if self._may_change(target.module, child.func, seen | {unit.node}):
+                        return True
+        return False
 
     def _unbound(self, module: SourceModule, name: str, limit: int | None) -> object:
         for star in reversed(module.stars):
@@ -130,7 +191,7 @@ class ModuleNames:
         if name.startswith("_"):
             return None
         imported = self._project.needed(module, star.node, star.node.names[0])
-        if isinstance(imported.module, OutsideModule):
+        if isinstance(imported.module, Outside):
             dotted = f"{imported.module.dotted}.{name}"
             return (self._outside.value(dotted),) if self._outside.exists(dotted) else None
         if imported.module.path is None:
@@ -192,23 +253,23 @@ def _declared_global(module: SourceModule) -> frozenset[str]:
     return frozenset(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
 
 
-def _changed(module: SourceModule, node: ast.stmt) -> set[str]:
-    """The names whose objects a statement changes in place."""
-    found: set[str] = set()
-    for child in scope.own_nodes([node]):
-        if isinstance(child, (ast.Attribute, ast.Subscript)) and not isinstance(child.ctx, ast.Load):
-            found |= _root(child)
-        elif isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
-            if child.func.attr in library.CHANGING_METHODS:
-                found |= _root(child.func)
-        elif isinstance(child, ast.Call) and isinstance(node, ast.Expr) and isinstance(child.func, ast.Name):
-            # A function of the project that is called for what it does.
-            named = {item.id for item in child.args if isinstance(item, ast.Name)}
-            found |= named if module.binding(child.func.id) else set()
+def _changed_elsewhere(module: SourceModule, changes: Mapping[str, list[Unit]]) -> dict[str, set[int]]:
+    """name -> the statements that may change its object under another name, which `other = name` has given to it."""
+    grown = {
+        name: [unit.index for unit in module.binding(name) if isinstance(unit.node, ast.AugAssign)]
+        for name in module.by_name
+    }
+    found: dict[str, set[int]] = {}
+    for unit in module.units:
+        node = unit.node
+        if not isinstance(node, ast.Assign):
+            continue
+        alike = [item.id for item in (*node.targets, node.value) if isinstance(item, ast.Name)]
+        for one, other in itertools.permutations(alike, 2):
+            after = [*grown.get(other, ()), *(change.index for change in changes.get(other, ()))]
+            found.setdefault(one, set()).update(index for index in after if index > unit.index)
     return found
 
 
-def _root(node: ast.expr) -> set[str]:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return {node.id} if isinstance(node, ast.Name) else set()
+def _names_in(node: ast.AST) -> set[str]:
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}

@@ -95,7 +95,7 @@ def same(left: object, right: object, *, identical: bool) -> bool:
             if other is None:
                 return False
             return _same_outside(value, other)
-    if identical and not (left is None or right is None or isinstance(left, bool) or isinstance(right, bool)):
+    if identical:
         return left is right or (type(left) is type(right) and left == right)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         pairs = zip(left, right, strict=False)
@@ -162,6 +162,7 @@ def native(function: Callable[..., object], *values: object) -> object:
 
 
 def check_power(values: Sequence[object]) -> None:
+    """Raise Undecided where `a ** b` would grow out of hand."""
     base, exponent = [*values, 0, 0][:2]
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > LONGEST:
         raise Undecided("a number grows longer than any that is worth following")

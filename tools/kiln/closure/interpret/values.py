@@ -39,6 +39,19 @@ class Raised(Exception):
         self.text = text
 
 
+class Once(list[object]):
+    """What an iterator gives, found beforehand: it can be gone through once."""
+
+    is_used = False
+
+    def taken(self) -> list[object]:
+        """All that is left."""
+        if self.is_used:
+            raise Undecided("an iterator that is gone through more than once is not followed")
+        self.is_used = True
+        return list(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FunctionValue:
     """A function at module level of a project file, jitted or plain."""
@@ -110,8 +123,6 @@ class Frame:
     names: dict[str, object] = field(default_factory=dict)
     outer: Frame | None = None
     """of the function around it; None at module level"""
-    limit: int | None = None
-    """at module level: the statements from this one on have not run yet"""
     own: frozenset[str] = frozenset()
     """the names that the code binds somewhere, and that are thus no names of the module"""
     unknown: frozenset[str] = frozenset()

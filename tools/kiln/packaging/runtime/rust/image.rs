@@ -96,7 +96,7 @@ pub struct Image {
     pub group: &'static str,
     /// The dtype, in Triton's words: `fp16`.
     pub dtype: &'static str,
-    /// The block, as it stands in names: `2048`.
+    /// The block, as it stands in names: `2048`. Empty for a kernel without blocks.
     pub block: &'static str,
     /// What the image is built for: `sm_90a`, `compute_80`, `gfx942`.
     pub target: &'static str,

@@ -52,7 +52,7 @@ enum kiln_role {
 
 /* One parameter, as the image lays it out. */
 struct kiln_parameter {
-    const char *name;
+    const char *name; /* in the kernel's source; a hidden parameter is named after its role */
     const char *type; /* as C has it: "void *" (a device address), "int32_t", "float"; fp16, bf16, fp8 are bits */
     enum kiln_role role;
     uint32_t offset; /* in the parameter buffer, bytes */
@@ -74,7 +74,7 @@ struct kiln_image {
     const char *variant;
     const char *group;
     const char *dtype;
-    const char *block;
+    const char *block; /* as it stands in names, "2048"; empty for a kernel without blocks */
     const char *target;
     const char *entry; /* the symbol to ask the driver for */
     enum kiln_kind kind;

@@ -9,14 +9,14 @@ from kiln.closure.interpret.values import FunctionValue, OutsideValue, Undecided
 from kiln.closure.world import World, of_target
 from kiln.errors import ClosureError, Position
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
-from kiln.manifest.dtypes import DTYPES, suggest_dtype
+from kiln.manifest.dtypes import DTYPES
 
 T = TypeVar("T")
 
 WRITE_OUT = "write the blocks out in kernels.yaml; `kiln import` prints what it can tell"
 
 _LANGUAGE = "triton.language."
-_WORDS = {"float8e4nv": "fp8e4nv", "float8e5": "fp8e5", "int1": "i1"}
+_DTYPES = {dtype.language: dtype.name for dtype in DTYPES.values()}
 
 
 def manifest_value(value: object, what: str, where: Position, remedy: str = WRITE_OUT) -> Value:
@@ -30,7 +30,7 @@ def manifest_value(value: object, what: str, where: Position, remedy: str = WRIT
     if isinstance(value, (tuple, list)):
         return tuple(manifest_value(member, what, where, remedy) for member in value)
     if isinstance(value, OutsideValue) and value.dotted.startswith(_LANGUAGE):
-        name = _dtype(value.dotted.removeprefix(_LANGUAGE).removeprefix("core."))
+        name = _DTYPES.get(value.dotted.removeprefix(_LANGUAGE).removeprefix("core."))
         if name is not None:
             return DTypeConstant(name=name)
     if isinstance(value, FunctionValue):
@@ -57,15 +57,6 @@ def option_value(value: object, what: str, where: Position, remedy: str = WRITE_
         actual=repr(own) if isinstance(own, (str, float)) or own is None else type(own).__name__,
         remedy=remedy,
     )
-
-
-def _dtype(word: str) -> str | None:
-    """fp16 for float16."""
-    if word in DTYPES:
-        return word
-    found = suggest_dtype(_WORDS.get(word, word))
-    name = _WORDS.get(word) or (found.split("'")[1] if found is not None else "")
-    return name if name in DTYPES and (word in _WORDS or word[:3] in ("flo", "int", "uin", "bfl")) else None
 
 
 def identity(values: Mapping[str, Value]) -> Hashable:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kiln.closure import library
+from kiln.closure import packages
 from kiln.closure.interpret import triton_names
 from kiln.closure.interpret.answers import (
     ABSENT,
@@ -29,6 +29,10 @@ from kiln.closure.interpret.answers import (
 )
 from kiln.closure.interpret.number_formats import format_of
 from kiln.closure.interpret.values import (
+    FunctionValue,
+    LocalFunction,
+    Method,
+    Once,
     OutsideValue,
     Partial,
     Raised,
@@ -69,7 +73,11 @@ _IMPORTED_ANYWAY = frozenset(
     }
 )
 """modules that every process of a build has imported: looking at what they have changes nothing"""
-_CALL_BACK = {"functools.reduce", "itertools.starmap", "itertools.accumulate", "itertools.filterfalse"}
+_CALL_BACK = {"functools.reduce", "itertools.starmap", "itertools.filterfalse"}
+
+
+_CALLABLE = (FunctionValue, LocalFunction, Method, OutsideValue, Partial)
+"""values that Python's own functions cannot call"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +89,7 @@ class Found:
     refused: frozenset[str]
 
 
-class Outside:
+class OutsideNames:
     """Answers for one run of the interpreter; `asked` collects what was asked for, in the words of Closure.asked."""
 
     def __init__(self, world: World, asked: set[str], items: Callable[[object], list[object]]) -> None:
@@ -158,14 +166,14 @@ class Outside:
         for target in TARGETS:
             if dotted.startswith(f"{target}."):
                 return self._of_target(dotted.removeprefix(f"{target}."))
-        if library.refusal(dotted.partition("()")[0]) is not None:
+        if packages.refusal(dotted.partition("()")[0]) is not None:
             self.refused.add(dotted)
         if dotted in VALUES:
             return VALUES[dotted](self)
         module, _, name = dotted.rpartition(".")
         if module == "math" and name in ("pi", "e", "tau", "inf", "nan"):
             return getattr(importlib.import_module("math"), name)
-        if module == "string" and name in library.COMPUTING["string"] and name.islower():
+        if module == "string" and name in packages.COMPUTING["string"] and name.islower():
             return getattr(importlib.import_module("string"), name)
         if name == "itemsize" and (known := format_of(module)) is not None:
             return known.bits // 8
@@ -255,14 +263,14 @@ class Outside:
             return OutsideValue(dotted=TARGETS[0])
         if dotted in _CALL_BACK:
             function, items, *rest = positional
-            return _called_back(dotted, lambda *given: call_back(function, given), items, rest)
+            return _called_back(dotted, lambda *given: call_back(function, given), self._items(items), rest)
         if dotted == "functools.partial":
             return Partial(function=positional[0], positional=tuple(positional[1:]), keywords=dict(keywords))
         module, _, name = dotted.rpartition(".")
-        if module.partition(".")[0] in _PLAIN_CALLS and name in library.COMPUTING.get(module, ()):
+        if module.partition(".")[0] in _PLAIN_CALLS and name in packages.COMPUTING.get(module, ()):
             return _plain_call(getattr(importlib.import_module(module), name), dotted, positional, keywords)
         if dotted == "itertools.chain.from_iterable":
-            return [item for items in self._items(positional[0]) for item in self._items(items)]
+            return Once(item for items in self._items(positional[0]) for item in self._items(items))
         raise Undecided(f"what {dotted}() gives is not known before the run")
 
 
@@ -292,7 +300,7 @@ def _standard_has(dotted: str) -> bool | None:
         return hasattr(getattr(builtins, words[1], None), words[2])
     for depth in (2, 1):
         module = ".".join(words[:depth])
-        if (module in library.COMPUTING or module in _IMPORTED_ANYWAY) and len(words) > depth:
+        if (module in packages.COMPUTING or module in _IMPORTED_ANYWAY) and len(words) > depth:
             found = importlib.import_module(module)
             if hasattr(found, words[depth]):
                 return True
@@ -304,24 +312,24 @@ def _standard_has(dotted: str) -> bool | None:
 def _plain_call(
     function: Callable[..., object], dotted: str, positional: Sequence[object], keywords: Mapping[str, object]
 ) -> object:
-    given = [plain(item) for item in positional]
+    given = [item.taken() if isinstance(item, Once) else plain(item) for item in positional]
     named = {name: plain(item) for name, item in keywords.items()}
     versions = dotted.startswith("operator.") and all(isinstance(item, VersionValue) for item in given)
     holds_any = dotted.startswith(("itertools.", "copy."))
-    if not (versions or holds_any or all(map(is_plain, [*given, *named.values()]))):
+    callbacks = any(isinstance(item, _CALLABLE) for item in [*given, *named.values()])
+    if callbacks or not (versions or holds_any or all(map(is_plain, [*given, *named.values()]))):
         raise Undecided(f"what {dotted}() is given is not known before the run")
     if dotted in ("itertools.count", "itertools.cycle") or (dotted == "itertools.repeat" and len(given) < 2):
         raise Undecided(f"{dotted}() never ends")
     result = function(*given, **named)
-    return list(result) if dotted.startswith("itertools.") else result  # type: ignore[call-overload]
+    return Once(result) if dotted.startswith("itertools.") else result  # type: ignore[call-overload]
 
 
-def _called_back(dotted: str, function: Callable[..., object], items: object, rest: Sequence[object]) -> object:
-    assert isinstance(items, Iterable)
+def _called_back(
+    dotted: str, function: Callable[..., object], items: Iterable[object], rest: Sequence[object]
+) -> object:
     if dotted == "functools.reduce":
         return functools.reduce(function, items, *rest)
     if dotted == "itertools.starmap":
-        return list(itertools.starmap(function, items))
-    if dotted == "itertools.accumulate":
-        return list(itertools.accumulate(items, function))
-    return [item for item in items if not function(item)]
+        return Once(itertools.starmap(function, items))  # type: ignore[arg-type]
+    return Once(item for item in items if not function(item))

@@ -12,10 +12,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kiln.closure.effects.bindings import Bindings
+from kiln.closure.effects.references import Change, Facts, Flow, Job, Summary, ends_of, reached, then
+from kiln.closure.effects.walk import Walk
 from kiln.closure.module import SourceModule, Unit
-from kiln.closure.names import ANY, Names, Place
-from kiln.closure.references import Change, Facts, Flow, Job, Summary, ends_of, reached, then
-from kiln.closure.walk import Walk
+from kiln.closure.names import ANY, Place
 from kiln.errors import UncutError
 
 _LIMIT = 2000
@@ -43,9 +44,10 @@ class Touch:
 class Effects:
     """What the statements of a project's modules change. Kept for the time of one cut."""
 
-    def __init__(self, names: Names, *, objects: bool) -> None:
+    def __init__(self, bindings: Bindings, *, objects: bool) -> None:
         """Without `objects`, only what names are bound to is looked at: enough where nothing can change in place."""
-        self.names = names
+        self.bindings = bindings
+        self.names = bindings.names
         self.objects = objects
         self._units: dict[tuple[str, int], Facts] = {}
         self._summaries: dict[Job, Summary] = {}
@@ -63,7 +65,7 @@ class Effects:
             facts = self._unit(module, unit)
             touched = {Touch(place=place, rebinds=True) for place in facts.rebinds}
             for change in facts.changes:
-                for place, _ in reached(every.links, change.place, change.deep, self.names.changeable):
+                for place, _ in reached(every.links, change.place, change.deep, self.bindings.changeable):
                     # Modules are looked up to read their version, and given to whoever compares it.
                     if change.sure or place[0] != ANY:
                         touched.add(Touch(place=place, rebinds=not place[1]))
@@ -103,7 +105,7 @@ class Effects:
         key = (module.file, unit.index)
         while key not in self._units:
             self._wanted = []
-            walk = Walk(self.names, self._summary, module, objects=self.objects)
+            walk = Walk(self.bindings, self._summary, module, objects=self.objects)
             if not isinstance(unit.node, (ast.Import, ast.ImportFrom)):
                 walk.unit(unit.node)
             if len(self._summaries) > _LIMIT:
@@ -174,9 +176,9 @@ class Effects:
 
     def _summarize(self, job: Job) -> Summary:
         """A jitted function changes nothing of Python's."""
-        if self.names.is_jitted(job.module, job.node):
+        if self.bindings.is_jitted(job.module, job.node):
             return _EMPTY
-        return _summarize(Walk(self.names, self._summary, job.module, objects=self.objects, later=job.later), job)
+        return _summarize(Walk(self.bindings, self._summary, job.module, objects=self.objects, later=job.later), job)
 
 
 _EMPTY = Summary()

@@ -151,6 +151,10 @@ _PROBE = Refusal(
     remedy="make it a tl.constexpr parameter of the kernel, or write the target's value into the file",
 )
 _MACHINE = Refusal(reason="it can read the machine that builds, and an image must not depend on that")
+_EVENTS = Refusal(
+    reason="what it does hangs on what happens while the file runs, which cannot be read off the source",
+    remedy="write the statements without it: a `try:` around an import is understood",
+)
 _UNKNOWN = Refusal(reason="it is not among the names that are known to give the same on every machine")
 _AS_VALUE = Refusal(
     reason="a module is used as a value, and what is read off it then cannot be seen",
@@ -172,7 +176,7 @@ def refusal(name: str) -> Refusal | None:
     depth = 2 if ".".join(words[:2]) in COMPUTING and len(words) > 1 else 1
     names = COMPUTING.get(".".join(words[:depth]))
     if names is None:
-        return _MACHINE
+        return _EVENTS if words[0] == "contextlib" else _MACHINE
     if len(words) == depth:
         return _AS_VALUE
     if words[depth] not in names or any(word.startswith("_") for word in words[depth + 1 :]):

@@ -5,25 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from kiln.closure import library, scope
-from kiln.closure.calls import Calls
-from kiln.closure.module import SourceModule
-from kiln.closure.names import (
-    ANY,
-    ANY_MODULE,
-    OUTSIDE,
-    Builtin,
-    Function,
-    Local,
-    Names,
-    Place,
-    Scope,
-    Target,
-    imports_in,
-    parameters_of,
-    prefix,
-)
-from kiln.closure.references import (
+from kiln.closure import packages, scope
+from kiln.closure.effects.bindings import Bindings
+from kiln.closure.effects.calls import Calls
+from kiln.closure.effects.references import (
     LATER,
     NOTHING,
     Arguments,
@@ -38,6 +23,21 @@ from kiln.closure.references import (
     parts,
     reached,
 )
+from kiln.closure.module import SourceModule
+from kiln.closure.names import (
+    ANY,
+    ANY_MODULE,
+    OUTSIDE,
+    Builtin,
+    Function,
+    Local,
+    Place,
+    Scope,
+    Target,
+    imports_in,
+    parameters_of,
+    prefix,
+)
 from kiln.closure.resolve import Definition, Outside
 
 
@@ -46,7 +46,7 @@ class Walk:
 
     def __init__(
         self,
-        names: Names,
+        bindings: Bindings,
         summary: Callable[[Job], Summary],
         module: SourceModule,
         *,
@@ -57,7 +57,8 @@ class Walk:
 
         `later`: how deep the functions inside run as well, since what the code gives back is called.
         """
-        self.names = names
+        self.bindings = bindings
+        self.names = bindings.names
         self.summary = summary
         self.module = module
         self._objects = objects
@@ -100,15 +101,7 @@ class Walk:
         """Open the scope of a function; where its parameters are."""
         opened = self.names.scope_of(self.module, node)
         names, rest = parameters_of(node)
-        arguments = node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults = list(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-        defaults += [
-            (name, value)
-            for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if value is not None
-        ]
-        for argument, value in defaults:
+        for argument, value in scope.defaults(node.args):
             self.facts.link(opened.place(argument.arg), self.flow(value))
         self.scopes.append(opened)
         return [opened.place(name) for name in names + rest]
@@ -222,13 +215,13 @@ class Walk:
         # `__set_name__`
         self._use(frozenset((opened.place(name), Link.SAME) for name in names))
         made = frozenset({(place, Link.SAME)})
-        for hook in self.names.inherited(self.module, node, frozenset({"__init_subclass__"})):
+        for hook in self.bindings.inherited(self.module, node, frozenset({"__init_subclass__"})):
             if hook.node not in node.body:
                 self._calls.run(hook, given_as_one(made | self.flow_all(node.bases)))
         for keyword in node.keywords:
             if keyword.arg == "metaclass":
                 for place_of, _ in self.flow(keyword.value):
-                    for callee in self.names.callees(place_of):
+                    for callee in self.bindings.callees(place_of):
                         self._calls.run(callee, given_as_one(made))
         self._decorate(node.decorator_list, place)
 
@@ -273,10 +266,10 @@ class Walk:
             outside = self.names.project.canonical_path(target.module, target.name, ())
             if outside is not None:
                 target = Outside(dotted=outside)
-            elif not self.names.changeable((target.module.file, target.name)):
+            elif not self.bindings.changeable((target.module.file, target.name)):
                 # `kernel.noinline = True`; that a function is handed on says nothing.
                 self.facts.rebinds.add((target.module.file, target.name))
-        if isinstance(target, Outside) and not library.gives_anything(target.dotted):
+        if isinstance(target, Outside) and not packages.gives_anything(target.dotted):
             self.facts.rebinds.add((OUTSIDE, f"{target.dotted}.{key}"))
         else:
             self._store_into(self.flow(node), key, flow)
@@ -300,8 +293,8 @@ class Walk:
     def _use(self, flow: Flow) -> None:
         """Something is done with objects that runs methods of theirs without naming them."""
         for end in sorted(end for end in self.ends(flow) if end[0] not in ("", ANY)):
-            for callee in self.names.callees(end):
-                for method in self.names.hidden(callee) if isinstance(callee.node, ast.ClassDef) else ():
+            for callee in self.bindings.callees(end):
+                for method in self.bindings.hidden(callee) if isinstance(callee.node, ast.ClassDef) else ():
                     self._calls.run(method, given_as_one(parts(self.things(flow))))
 
     def ends(self, flow: Flow) -> set[Place]:
@@ -409,7 +402,7 @@ class Walk:
             return NOTHING
         attributes = target.attributes if isinstance(target, (Local, Definition)) else ()
         if isinstance(target, Outside):
-            return frozenset({(ANY_MODULE, Link.PART)}) if library.gives_anything(target.dotted) else NOTHING
+            return frozenset({(ANY_MODULE, Link.PART)}) if packages.gives_anything(target.dotted) else NOTHING
         place = target.place if isinstance(target, Local) else self.names.place(target)
         return (
             NOTHING
@@ -419,15 +412,15 @@ class Walk:
 
     def _leads(self, place: Place) -> bool:
         """Whether it matters who gets hold of the object at a place."""
-        if not place[0] or not place[1] or self.names.is_function(place):
+        if not place[0] or not place[1] or self.bindings.is_function(place):
             return True
         if self._objects:
-            return self.names.changeable(place)
-        return self.names.holds_functions(place) or self.names.comes_from_module(place)
+            return self.bindings.changeable(place)
+        return self.bindings.holds_functions(place) or self.bindings.comes_from_module(place)
 
     def things(self, flow: Flow) -> Flow:
         """A flow without functions and without modules that a run looks up, which count only where they are named."""
-        return frozenset(step for step in flow if step[0] != ANY_MODULE and not self.names.is_function(step[0]))
+        return frozenset(step for step in flow if step[0] != ANY_MODULE and not self.bindings.is_function(step[0]))
 
     def _flow_Call(self, node: ast.Call) -> Flow:
         if isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr") and len(node.args) > 1:

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kiln.closure import library, scope
-from kiln.closure.module import SourceModule
-from kiln.closure.names import ANY_MODULE, Builtin, Callee, Function, Local, Place, Scope
-from kiln.closure.references import (
+from kiln.closure import packages, scope
+from kiln.closure.effects.bindings import Callee
+from kiln.closure.effects.references import (
     NOTHING,
     Arguments,
     Change,
@@ -23,10 +22,12 @@ from kiln.closure.references import (
     reached,
     then,
 )
+from kiln.closure.module import SourceModule
+from kiln.closure.names import ANY_MODULE, Builtin, Function, Local, Place, Scope
 from kiln.closure.resolve import Definition, Outside
 
 if TYPE_CHECKING:
-    from kiln.closure.walk import Walk
+    from kiln.closure.effects.walk import Walk
 
 
 class Calls:
@@ -63,7 +64,7 @@ class Calls:
             return self._outside(target.dotted, given)
         if isinstance(target, Definition) and not target.attributes:
             return self._project(
-                self._walk.names.callees((target.module.file, target.name)), self._walk.flow(function), given
+                self._walk.bindings.callees((target.module.file, target.name)), self._walk.flow(function), given
             )
         if isinstance(function, ast.Attribute):
             return self._method(function, given)
@@ -85,7 +86,7 @@ class Calls:
         target = self._walk.target(*path) if path is not None else None
         if not isinstance(target, Definition) or target.attributes:
             return None
-        callees = self._walk.names.callees((target.module.file, target.name))
+        callees = self._walk.bindings.callees((target.module.file, target.name))
         if not callees or any(isinstance(callee.node, ast.ClassDef) for callee in callees):
             return None
         self._walk.flow(function)
@@ -100,8 +101,8 @@ class Calls:
         target = self._walk.target(*path) if path is not None else None
         if not isinstance(target, Definition) or target.attributes:
             return False
-        callees = self._walk.names.callees((target.module.file, target.name))
-        return bool(callees) and self._walk.names.is_jitted(callees[0].module, callees[0].node)
+        callees = self._walk.bindings.callees((target.module.file, target.name))
+        return bool(callees) and self._walk.bindings.is_jitted(callees[0].module, callees[0].node)
 
     def _builtin(self, target: Builtin, given: Arguments) -> Flow:
         name = target.name
@@ -119,30 +120,30 @@ class Calls:
             return frozenset({(ANY_MODULE, Link.PART)})
         elif name == "globals" or (name in ("locals", "vars") and not given.every and not inside):
             return frozenset({(here, Link.SAME)})
-        elif name in library.READING_BUILTINS:
+        elif name in packages.READING_BUILTINS:
             return NOTHING
         self._call_given(given.every, given.every)
-        return parts(given.every) if name in library.LEADING_BUILTINS else held(given.every)
+        return parts(given.every) if name in packages.LEADING_BUILTINS else held(given.every)
 
     def _outside(self, name: str, given: Arguments) -> Flow:
         """A call of what lies outside the project."""
-        if library.gives_anything(name):
+        if packages.gives_anything(name):
             return frozenset({(ANY_MODULE, Link.PART)})
-        if library.changes_arguments(name):
+        if packages.changes_arguments(name):
             self._walk.change(given.every, deep=False, sure=True)
-        elif not library.is_understood(name):
+        elif not packages.is_understood(name):
             self._walk.change(given.every, deep=True, sure=False)
-        if library.calls_arguments(name):
+        if packages.calls_arguments(name):
             self._call_given(given.every, given.every)
-        if library.leads_to_arguments(name):
+        if packages.leads_to_arguments(name):
             return parts(given.every)
-        return held(given.every) if library.holds_arguments(name) else NOTHING
+        return held(given.every) if packages.holds_arguments(name) else NOTHING
 
     def _method(self, function: ast.Attribute, given: Arguments) -> Flow:
         base, name = self._walk.flow(function.value), function.attr
         every = base | given.every
         own = self.methods(base, name)
-        if name in library.CHANGING_METHODS:
+        if name in packages.CHANGING_METHODS:
             self._walk.change(base, deep=False, sure=True)
             for place, _ in base:
                 self._walk.facts.link(place, held(given.every))
@@ -152,7 +153,7 @@ class Calls:
         if own:
             for callee in own:
                 self.run(callee, given_as_one(self._walk.things(every)))
-        elif name in library.CHANGING_METHODS or name in library.READING_METHODS or self._is_kernel(function.value):
+        elif name in packages.CHANGING_METHODS or name in packages.READING_METHODS or self._is_kernel(function.value):
             pass
         elif origin is not None:
             return self._outside(f"{origin}.{name}", given)
@@ -164,7 +165,7 @@ class Calls:
     def methods(self, base: Flow, name: str) -> list[Callee]:
         """The methods of that name in this file, and in those that the object may come from."""
         files = sorted({self._walk.module.file, *(place[0] for place, _ in base)})
-        return [callee for file in files for callee in self._walk.names.methods(file, name)]
+        return [callee for file in files for callee in self._walk.bindings.methods(file, name)]
 
     def _project(self, callees: list[Callee], function: Flow, given: Arguments, origin: str | None = None) -> Flow:
         """A call of something that the project made, from `function`; `origin` is where it comes from if not."""
@@ -172,7 +173,7 @@ class Calls:
         ends = self._walk.ends(function)
         self.called |= {end for end in ends if not end[0]}
         result |= self._call_inner(ends, given.every)
-        found = callees or [callee for end in sorted(ends) if end[0] for callee in self._walk.names.callees(end)]
+        found = callees or [callee for end in sorted(ends) if end[0] for callee in self._walk.bindings.callees(end)]
         mixed = given_as_one(self._walk.things(given.every | parts(function)))
         for callee in found:
             result |= self.run(callee, given if callees and callee.exact else mixed)
@@ -190,7 +191,7 @@ class Calls:
     def run(self, callee: Callee, given: Arguments) -> Flow:
         if not isinstance(callee.node, ast.ClassDef):
             return self._apply(callee.module, callee.node, callee.later, given)
-        for made in self._walk.names.inherited(
+        for made in self._walk.bindings.inherited(
             callee.module, callee.node, frozenset({"__init__", "__new__", "__post_init__"})
         ):
             assert not isinstance(made.node, ast.ClassDef)
@@ -228,7 +229,7 @@ class Calls:
         outer = sorted(end for end in ends - self._calling if end[0])
         self._calling.update(outer)
         for end in outer:
-            for callee in self._walk.names.callees(end):
+            for callee in self._walk.bindings.callees(end):
                 if callee.exact and not isinstance(callee.node, ast.ClassDef):
                     self._apply(callee.module, callee.node, 0, given_as_one(self._walk.things(parts(given))))
         self._calling.difference_update(outer)
@@ -294,7 +295,7 @@ class Calls:
             root = root.func if isinstance(root, ast.Call) else root.value
         if isinstance(root, ast.Name) and isinstance(self._walk.target(root.id, ()), Local):
             return None
-        return self._walk.names.origin(self._walk.module, node)
+        return self._walk.bindings.origin(self._walk.module, node)
 
 
 def _returned(function: Place) -> Place:

@@ -11,7 +11,14 @@ from kiln.closure.interpret.interpreter import evaluate
 from kiln.closure.interpret.values import ConfigValue, Undecided
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Definition, Location, Project, alias_of
-from kiln.closure.source_values import WRITE_OUT, for_targets, identity, manifest_value, option_value, undecided
+from kiln.closure.tuning.manifest_values import (
+    WRITE_OUT,
+    for_targets,
+    identity,
+    manifest_value,
+    option_value,
+    undecided,
+)
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position, did_you_mean
 from kiln.manifest.constants import Value

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Mapping
 
-from kiln.closure.autotune import find_definition
 from kiln.closure.interpret.interpreter import call
 from kiln.closure.interpret.values import FunctionValue, Undecided
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
-from kiln.closure.source_values import for_targets, identity, manifest_value, option_value, undecided
+from kiln.closure.tuning.autotune import find_definition
+from kiln.closure.tuning.manifest_values import for_targets, identity, manifest_value, option_value, undecided
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position, did_you_mean
 from kiln.manifest.constants import Value

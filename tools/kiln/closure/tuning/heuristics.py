@@ -9,17 +9,18 @@ from functools import cached_property
 from pathlib import Path
 
 from kiln.closure import jit
-from kiln.closure.autotune import tuning_calls
 from kiln.closure.decisions import settle
 from kiln.closure.interpret.answers import UndeclaredVariable
 from kiln.closure.interpret.interpreter import Interpreter
 from kiln.closure.interpret.values import Frame, FunctionValue, OutsideValue, SomeValue, Undecided
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
-from kiln.closure.source_values import manifest_value
+from kiln.closure.tuning.autotune import tuning_calls
+from kiln.closure.tuning.manifest_values import manifest_value
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
+from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.interface import Argument
 
 HEURISTICS = frozenset(name for name in jit.TUNING if name.endswith(".heuristics"))
@@ -87,9 +88,10 @@ class Heuristics:
         given = [*call.args, *keywords]
         position = self._module.position(call)
         unit = next(unit for unit in self._module.units if call in ast.walk(unit.node))
-        frame = Frame(module=self._module, limit=unit.index)
+        interpreter, frame = self._interpreter, Frame(module=self._module)
         try:
-            values = self._interpreter.entered(lambda: self._interpreter.code.value(given[0], frame)) if given else None
+            with interpreter.before(self._module, unit.index):
+                values = interpreter.entered(lambda: interpreter.code.value(given[0], frame)) if given else None
         except Undecided as error:
             raise self._unread(position, str(error)) from None
         if not isinstance(values, dict):
@@ -155,7 +157,7 @@ class Heuristics:
 
     def _value(self, value: Value) -> object:
         if isinstance(value, DTypeConstant):
-            return OutsideValue(dotted=f"triton.language.{_TORCH.get(value.name, value.name)}")
+            return OutsideValue(dotted=f"triton.language.{DTYPES[value.name].language}")
         if isinstance(value, FunctionConstant):
             return FunctionValue(module=self._module, name=value.name)
         if isinstance(value, tuple):
