@@ -192,6 +192,19 @@ def test_forget_runs_a_variant_again_and_changes_no_byte(built: Project) -> None
     assert contents(built) == before
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("forget", "say what to forget: the names of tasks, or --all"),
+        ("dumpdb", "`doit list --all -s` shows what is up"),
+    ],
+)
+def test_a_command_that_needs_more_says_so(built: Project, command: str, message: str) -> None:
+    result = built.doit(command).expect(message, code=3)
+    assert "Traceback" not in result.output
+    assert built.doit().expect().counts["built"] == 0
+
+
 def test_clean_removes_what_it_names(built: Project) -> None:
     built.doit("clean", "--dry-run", "compile:scale_fp32_128").expect("scale_fp32_128.cubin")
     assert built.doit().expect().counts["built"] == 0

@@ -442,13 +442,64 @@ def test_what_keeps_a_kernel_from_being_built_is_said_at_once(project: Project) 
     )
 
 
+def test_names_launches_and_configurations_that_need_a_word(project: Project) -> None:
+    """Names that YAML takes for something else, a second launch, a descriptor, and configurations without tags."""
+    text = """
+
+def relu(x):
+    return x
+
+
+@triton.autotune(configs=[triton.Config({"SCALE": s, "BLOCK": 64}) for s in (0.5, 2.0)], key=["n"])
+@triton.jit
+def tuned(x_ptr, n, SCALE: tl.constexpr, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    tl.store(x_ptr + cols, tl.load(x_ptr + cols, mask=cols < n) * SCALE, mask=cols < n)
+
+
+@triton.jit
+def twice(x_ptr, y, n, no: tl.constexpr, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    tl.store(x_ptr + cols, tl.load(x_ptr + cols, mask=cols < n) + no, mask=cols < n)
+
+
+@triton.jit
+def \u044f\u0434\u0440\u043e(x_ptr):
+    tl.store(x_ptr, 1.0)
+
+
+def run(x, y):
+    wrapped = TensorDescriptor.from_tensor(y, [64])
+    twice[(1,)](x, wrapped, 3, 7, BLOCK=64)
+    twice[(2,)](x, wrapped, 4, 7, BLOCK=128, num_warps=8)
+"""
+    project.write("kernels/words.py", TOP + text)
+
+    def printed(function: str, *more: str) -> str:
+        return project.run_python("-m", "kiln", "import", "kernels/words.py", function, "--whole", *more).output
+
+    tuned = printed("tuned")
+    assert "written out, since `blocks`: SCALE of a configuration is 0.5, which cannot stand in names" in tuned
+    project.write("kernels.yaml", "".join(f"{line}\n" for line in tuned.splitlines() if " to fill in" not in line))
+    project.doit("list", "--all").expect("compile:tuned_fp32_c1@sm_90a", "compile:tuned_fp32_c2@gfx942")
+    twice = printed("twice", "--key", "no")
+    assert '  "no":  # twice, launched at line' in twice and '      "no": 7  # as it is launched' in twice
+    assert re.search(r"# check: line \d+ launches it with BLOCK = 128, num_warps = 8$", twice, re.MULTILINE)
+    assert "# y: tensordesc<{dtype}>  check: a tensor descriptor made by the host" in twice
+    said = printed("\u044f\u0434\u0440\u043e")
+    assert "# check: a build refuses this: the function '\\u044f" in said and "that are not ASCII" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (("kernels/none.py", "f"), ("ERROR: kernels/none.py: there is no such file", "remedy: check the path")),
         (("no_such.module", "f"), ("no module 'no_such.module' is installed",)),
         (("kernels/add.py", "add_kernl"), ("has no function 'add_kernl'", "did you mean 'add_kernel'?")),
-        (("kernels/add.py", "add_kernel", "--target", "sm_900"), ("sm_900",)),
+        (("kernels/add.py", "add_kernel", "--target", "sm_900"), ("ERROR: --target: unknown target 'sm_900'",)),
+        (("kernels/add.py", "add_kernel", "--key", "a b"), ("ERROR: --key: 'a b' cannot be a kernel's name",)),
+        (("triton.language.core", "f"), ("Triton's own functions come with the compiler, and are no kernels",)),
+        (("helpers.txt", "f"), ("no module 'helpers.txt' is installed",)),
     ],
 )
 def test_what_cannot_be_imported(project: Project, arguments: tuple[str, ...], expected: tuple[str, ...]) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -222,16 +225,40 @@ def test_build_dir_is_relative_to_where_doit_is_started(small: Project, tmp_path
     assert not (tmp_path / "elsewhere").exists() and not (small.folder / "build").exists()
 
 
+def test_a_build_folder_is_one_projects(small: Project, tmp_path: Path) -> None:
+    """A build removes what its own manifest does not make, and so all that another project made there."""
+    other = Project.create(tmp_path / "other", manifest=small.read("kernels.yaml"), scale=KERNEL)
+    image = "compile:scale_fp32_128@sm_80"
+    small.doit("--build-dir", "../out", image).expect("1 built")
+    before = snapshot(tmp_path / "out")
+    for command in ("run", "clean"):
+        other.doit(command, "--build-dir", "../out").expect(
+            "the build folder is another project's, whose files this build would remove",
+            f"actual: the one that {small.folder} builds into",
+            code=3,
+        )
+    assert snapshot(tmp_path / "out") == before
+    # One that was moved with its folder, or away from it, is the same project; a copy has a folder of its own.
+    small.doit(image).expect("1 built")
+    shutil.copytree(small.folder, tmp_path / "copy")
+    small.folder.rename(tmp_path / "moved")
+    moved, copy = Project(folder=tmp_path / "moved"), Project(folder=tmp_path / "copy")
+    assert copy.doit(image).expect().counts["up to date"] == 1
+    assert moved.doit(image).expect().counts["up to date"] == 1
+    assert moved.doit("--build-dir", "../out", image).expect().counts["up to date"] == 1
+    other.doit("--build-dir", "../out", image).expect(f"that {moved.folder} builds into", code=3)
+
+
 @pytest.mark.parametrize("folder", [".", "..", "kernels"])
 def test_a_build_folder_with_sources_in_it_is_refused(small: Project, folder: str) -> None:
     before = snapshot(small.folder)
     small.doit("--build-dir", folder).expect(
-        r"kernels\.yaml:1:1: the build folder would hold sources", "remedy: name another folder", code=3
+        "--build-dir: the build folder would hold sources", "remedy: name another folder", code=3
     )
     assert snapshot(small.folder) == before
 
 
-@pytest.mark.parametrize("command", [("run",), ("clean",), ("forget",)])
+@pytest.mark.parametrize("command", [("run",), ("clean",), ("forget", "-a")])
 def test_a_folder_of_other_things_is_no_build_folder(small: Project, tmp_path: Path, command: tuple[str, ...]) -> None:
     """What a build does not know in its folder, it may remove: the lib of /usr/local, say."""
     (tmp_path / "mine/lib").mkdir(parents=True)
@@ -239,9 +266,45 @@ def test_a_folder_of_other_things_is_no_build_folder(small: Project, tmp_path: P
     small.doit(*command, "--build-dir", "../mine").expect(
         "the build folder holds files, and none that a build of Kiln has made",
         "actual: lib and no .kiln",
-        code=2 if command == ("run",) else 3,
+        code=3,
     )
     assert snapshot(tmp_path / "mine") == {"lib/precious.so": b"mine"}
+
+
+def test_a_build_key_with_sources_in_its_folder_is_refused_at_the_key(small: Project) -> None:
+    small.edit("kernels.yaml", "library: scratch\n", "library: scratch\nbuild: kernels\n")
+    small.doit("list").expect(r"kernels\.yaml:3:8: the build folder would hold sources", code=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--build-dir=",), "--build-dir names no folder"),
+        (("--build-dir=~/q",), "--build-dir is '~/q': a shell makes a home folder of ~"),
+        (("compile:scale_fp32_128@sm_80", "--build-dir", "out"), "--build-dir stands behind the name of a task"),
+    ],
+)
+def test_an_option_that_would_be_taken_for_another_is_refused(
+    small: Project, arguments: tuple[str, ...], message: str
+) -> None:
+    small.doit(*arguments).expect(f"ERROR: {message}", code=3)
+    assert not (small.folder / "build").exists()
+
+
+def test_a_list_that_nobody_reads_ends_quietly(small: Project) -> None:
+    """`doit list | head`: the reader has gone before the writer."""
+    read, write = os.pipe()
+    os.close(read)
+    path = os.pathsep.join([str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "doit", "list"],
+        cwd=small.folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_help_shows_the_option(small: Project) -> None:

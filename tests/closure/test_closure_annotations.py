@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from closure_scratch import HEADER, Scratch, kept
 
+from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.load import load
-from kiln.closure.slice import FunctionParameter
 
 IMPORTS = """\
 import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from closure_scratch import HEADER, Scratch
 
 from kiln.closure.resolve import Project
+from kiln.closure.slice import cut
 from kiln.closure.tuning.autotune import configurations, read_tuning
 from kiln.closure.tuning.function_table import function_table
 from kiln.closure.world import World
@@ -120,6 +122,36 @@ def test_a_list_in_another_file_and_under_a_declared_variable(scratch: Scratch) 
     assert found[0].constants["M"] == 256
 
 
+@pytest.mark.parametrize(
+    ("imports", "text", "name"),
+    [
+        ("import ops", "relu", "relu"),
+        ("from ops import relu as other", "other", "other"),
+        ("import ops", "ops.relu", "ops.relu"),
+        ("import ops", "relu_too", "relu"),
+    ],
+)
+def test_a_function_has_the_name_that_the_kernels_file_has_for_it(
+    scratch: Scratch, imports: str, text: str, name: str
+) -> None:
+    """Two files have a function `relu`; the one that is listed is the one that is compiled."""
+    scratch.write(f"{HEADER}@triton.jit\ndef relu(x): return x + 2\n", "ops.py")
+    before = f"{imports}\n@triton.jit\ndef relu(x): return x\nrelu_too = relu\n"
+    [found] = tuned(scratch, f"@triton.autotune(configs=[triton.Config({{'M': {text}, 'N': 1}})], key=[])", before)
+    assert found.constants["M"] == FunctionConstant(name=name)
+    cut = scratch.cut(functions=(name,))
+    assert ("ops.py:relu" in cut.components) == (name != "relu")
+
+
+def test_a_function_that_the_kernels_file_has_no_name_for_is_refused(scratch: Scratch) -> None:
+    scratch.write(f"{HEADER}@triton.jit\ndef relu(x): return x + 2\n", "ops.py")
+    scratch.write("from ops import relu\nimport triton\nCONFIGS = [triton.Config({'M': relu, 'N': 1})]\n", "listed.py")
+    before = "from listed import CONFIGS\n@triton.jit\ndef relu(x): return x\n"
+    message = refusal(scratch, "@triton.autotune(configs=CONFIGS, key=[])", before)
+    assert "listed.py:3:12: M of a configuration of kernel is relu of ops.py, and k.py has no name for it" in message
+    assert "remedy: import it in k.py" in message
+
+
 def test_values_of_every_kind_and_options_among_the_constants(scratch: Scratch) -> None:
     config = (
         "triton.Config({'M': tl.float16, 'N': relu, 'kpack': 2, 'n': (1, None)}, num_ctas=2, maxnreg=96, num_warps=4)"
@@ -128,6 +160,44 @@ def test_values_of_every_kind_and_options_among_the_constants(scratch: Scratch) 
     [found] = tuned(scratch, f"@triton.autotune(configs=[{config}], key=[])", before)
     assert found.constants == {"M": DTypeConstant(name="fp16"), "N": FunctionConstant(name="relu"), "n": (1, None)}
     assert found.options == {"num_warps": 4, "num_stages": 3, "kpack": 2, "num_ctas": 2, "maxnreg": 96}
+
+
+ONE = "@triton.autotune([triton.Config({'M': 1, 'N': 1})], [])"
+TWO = "@triton.autotune([triton.Config({'M': 2, 'N': 2})], [])"
+WANTED = KERNEL.replace("n,", "wanted,")
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        (f"{ONE}{KERNEL}\n{TWO}{WANTED}", "kernel"),
+        (f"{ONE}{KERNEL}\nold = kernel\n{TWO}{WANTED}\nk = kernel", "k"),
+        (f"{TWO}{WANTED}\nk = kernel\n{ONE}{KERNEL}", "k"),
+        (f"{ONE}{KERNEL}\nold = kernel{WANTED}\nkernel = {TWO[1:]}(kernel)", "kernel"),
+        ("class Ops:" + textwrap.indent(f"\n{ONE}{KERNEL}\n{TWO}{WANTED}", "    "), "Ops.kernel"),
+        ("class Ops:" + textwrap.indent(f"{WANTED}\nkernel = {TWO[1:]}(kernel)", "    "), "Ops.kernel"),
+        ("def make():" + textwrap.indent(f"\n{ONE}{KERNEL}\n{TWO}{WANTED}\nreturn kernel", "    "), "make.kernel"),
+        (
+            "def make():" + textwrap.indent(f"\n{TWO}{WANTED}\nreturn kernel", "    ") + "\nkernel = make()",
+            "kernel",
+        ),
+    ],
+)
+def test_the_tuning_is_that_of_the_function_that_is_compiled(scratch: Scratch, text: str, function: str) -> None:
+    scratch.write(f"{HEADER}{text}\n")
+    project = Project(root=scratch.root)
+    found = configurations(project, project.open(scratch.root / "k.py"), function, WORLDS)
+    assert said(found) == [({"M": 2, "N": 2}, 4, 3)]
+    closure = cut(scratch.root / "k.py", function, root=scratch.root, where=None)
+    assert "wanted" in [parameter.name for parameter in closure.parameters]
+
+
+def test_a_name_that_a_factory_binds_is_not_that_of_the_module(scratch: Scratch) -> None:
+    inner = textwrap.indent(f"\n@triton.autotune(CONFIGS, []){KERNEL}\nreturn kernel", "    ")
+    scratch.write(f"{HEADER}CONFIGS = {PLAIN}\ndef make(CONFIGS):{inner}\n")
+    project = Project(root=scratch.root)
+    with pytest.raises(ClosureError, match="CONFIGS is not known before the run"):
+        configurations(project, project.open(scratch.root / "k.py"), "make.kernel", WORLDS)
 
 
 def test_functions_that_are_wrapped_or_stand_in_classes(scratch: Scratch) -> None:
@@ -249,7 +319,19 @@ def test_rows_in_both_forms(scratch: Scratch, kwargs: str) -> None:
     assert (last.group, last.signature, last.function) == ("soft_fp16", "*fp16,*fp16,i32", "soft_kernel")
     assert (last.source, last.source_name) == (scratch.root / "k.py", "k.py")
     assert (last.constants, last.options) == ({"BLOCK": 2048, "WIDE": 1}, {"num_warps": 8})
-    assert str(last.position) == "k.py:14:1"
+    assert str(last.position) == "k.py:26:22"
+
+
+def test_a_row_is_told_at_its_own_place_where_the_table_is_written_out(scratch: Scratch) -> None:
+    row = '{"name": "NAME", "group": "g", "func": soft_kernel, "sig": "*fp32, *fp32, i32", "kwargs": {}}'
+    rows = "".join(f"\n        {row.replace('NAME', name)}," for name in "abc")
+    head = TABLE.partition("def get_function_table")[0]
+    text = f"{head}def get_function_table():\n    return [{rows}\n    ]\n"
+    assert [(found.name, str(found.position)) for found in table(scratch, text=text)] == [
+        ("a", "k.py:16:9"),
+        ("b", "k.py:17:9"),
+        ("c", "k.py:18:9"),
+    ]
 
 
 def test_a_signature_with_constants_in_their_places(scratch: Scratch) -> None:
@@ -257,6 +339,13 @@ def test_a_signature_with_constants_in_their_places(scratch: Scratch) -> None:
     for kwargs in ("{}", '{"num_warps": 2}', '{"BLOCK": block}'):
         row = table(scratch, kwargs, sig)[1]
         assert (row.signature, row.constants) == ("*fp32:16, *fp32, i32", {"BLOCK": 2048, "WIDE": 0})
+
+
+def test_a_constant_is_one_under_another_name_too(scratch: Scratch) -> None:
+    text = TABLE.replace(": tl.constexpr", ": Fixed").replace("@triton.jit", "Fixed = tl.constexpr\n@triton.jit")
+    rows = table(scratch, "{}", '"*fp32, *fp32, i32, 1024, 0"', text)
+    assert rows[0].signature == "*fp32, *fp32, i32"
+    assert rows[0].constants == {"BLOCK": 1024, "WIDE": 0}
 
 
 def test_a_function_from_another_file(scratch: Scratch) -> None:
@@ -270,7 +359,7 @@ def test_a_function_from_another_file(scratch: Scratch) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (("def get_function_table", "def get_functions"), ("k.py:1:1: k.py has no function get_function_table",)),
+        (("def get_function_table", "def get_functions"), ("k.py:1:1: the file has no function get_function_table",)),
         (("return table", "return dict(a=1)"), ("returns no list", "actual: dict")),
         (("return table", "return [3]"), ("row 1 of get_function_table() is no map",)),
         (('"group": f"soft_{dtype}", ', ""), ("lacks group", "keys name, func, sig, kwargs")),

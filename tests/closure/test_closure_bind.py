@@ -143,6 +143,11 @@ REFUSED: dict[str, tuple[Variant, str, str]] = {
         "kernels.yaml:7:5: soft_fp16_64: the signature has more items than kernel has arguments",
         "out_ptr: *fp16:16, in_ptr: *fp16, n: i32, flag: i1, scale: fp32, (no parameter): i64",
     ),
+    "a constant that the signature gives a type": (
+        variant("*fp16:16, *fp16, i32, i1, fp32", constants={"DEPTH": 4, "BLOCK_SIZE": 64, "n": 5}),
+        "kernels.yaml:7:5: soft_fp16_64: the signature has more items than kernel has arguments",
+        "remedy: remove the types of n, since constants have no item, or remove those constants",
+    ),
     "a constant without value": (
         variant(constants={"DEPTH": 4}),
         "kernels.yaml:3:3: soft_fp16_64 gives no value to the constant BLOCK_SIZE",

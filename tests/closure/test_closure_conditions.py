@@ -40,6 +40,24 @@ def is_hip():
 """
 
 
+@pytest.mark.parametrize(
+    ("before", "test", "live"),
+    [
+        ("TYPE_CHECKING = True", "TYPE_CHECKING", 1),
+        ("TYPE_CHECKING = False", "TYPE_CHECKING", 2),
+        ("from other import TYPE_CHECKING", "TYPE_CHECKING", 1),
+        ("import other as t", "t.TYPE_CHECKING", 1),
+        ("import typing as t", "t.TYPE_CHECKING", 2),
+        ("from typing import TYPE_CHECKING as CHECKED", "not CHECKED", 1),
+        ("N = 2", "(N := 3) > 2", 1),
+    ],
+)
+def test_a_file_may_have_the_name_for_something_else(scratch: Scratch, before: str, test: str, live: int) -> None:
+    scratch.write("TYPE_CHECKING = True\n", "other.py")
+    write(scratch, f"{before}\nif {test}:\n    S = tl.constexpr(1)\nelse:\n    S = tl.constexpr(2)\n")
+    assert value(scratch.cut()) == live
+
+
 def test_the_live_branch_is_kept_and_the_dead_one_is_not(scratch: Scratch) -> None:
     write(
         scratch,
@@ -368,6 +386,23 @@ def test_what_cannot_be_decided_says_why(scratch: Scratch) -> None:
     assert closure.uncut is not None
     assert "k.py:4:1: S is bound or changed under a condition that only a run can decide" in closure.uncut
     assert "what torch.cuda.device_count() gives is not known before the run (k.py:4:4)" in closure.uncut
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if (S := 5) > 3:\n    pass\n",
+        "S = 1\nif (S := 5) > 3:\n    pass\n",
+        "if (n := 5) > 3:\n    S = n\nelse:\n    S = 1\n",
+        "if any((S := n) > 4 for n in (1, 5)):\n    pass\n",
+    ],
+)
+def test_a_condition_that_binds_a_name_is_not_followed(scratch: Scratch, text: str) -> None:
+    """Its branches alone would lose what it binds: the file is imported as it stands, and has the right value."""
+    write(scratch, text + "S = tl.constexpr(S)\n")
+    closure = scratch.cut()
+    assert closure.uncut is not None and ":= " in closure.uncut
+    assert value(closure) == 5
 
 
 def test_what_no_table_answers_is_refused_as_before(scratch: Scratch) -> None:

@@ -21,7 +21,34 @@ D = {"S": 2}
 S = 2
 """
 
+PUT = "def put(v=3):\n    L.append(v)\n    return 0\n"
+CALLS = [
+    "class O:\n    def __format__(self, s):\n        put()\n        return ''\nz = f'{O()}'",
+    "class O:\n    def __str__(self):\n        put()\n        return ''\nz = str(O())",
+    "class O:\n    def __hash__(self):\n        put()\n        return 1\nz = {O(): 1}",
+    "class O:\n    def __bool__(self):\n        put()\n        return False\nwhile O(): pass",
+    "class O:\n    def __bool__(self):\n        put()\n        return False\nif O(): pass",
+    "class O:\n    def __del__(self): put()\no = O()\ndel o",
+    "class M(type):\n    @classmethod\n    def __prepare__(m, n, b): return put() or {}\nclass Q(metaclass=M): pass",
+    "if put(): pass",
+    "assert put() == 0",
+    "f = lambda a=put(): a",
+    "z: put() = 1",
+    "def f(a: put()): pass",
+    "def f() -> put(): pass",
+    "import collections\nd = collections.defaultdict(put)\nz = d['a']",
+    "import dataclasses\n@dataclasses.dataclass\nclass C:\n    a: int = dataclasses.field(default_factory=put)\nC()",
+    "import enum\nclass E(enum.Enum):\n    A = 0\n    @classmethod\n    def _missing_(cls, v): return cls(put())\nE(7)",
+    "import enum\nclass E(enum.Enum):\n    A = 1\n    def __init__(self, v): put()",
+    "class O:\n    def go(self): put()\ngetattr(O(), 'go')()",
+    "class O:\n    def go(self): put()\ngetattr(O(), 'g' + 'o')()",
+    "import operator\nclass O:\n    def go(self): put()\noperator.methodcaller('go')(O())",
+    "HOOKS = []\ndef reg(f):\n    HOOKS.append(f)\n    return f\n@reg\ndef hook(): put()\nfor h in HOOKS: h()",
+]
+"""statements that call `put` without a word of it, or where a call is easily passed over"""
+
 KEPT = [
+    *((PUT + call, "L[-1]") for call in CALLS),
     ("for c in [Cfg]: c.S = 5", "Cfg.S"),
     ("alias = Cfg\nalias.S = 5", "Cfg.S"),
     ("a = b = Cfg\nb.S = 5", "Cfg.S"),

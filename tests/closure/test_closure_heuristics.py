@@ -19,7 +19,7 @@ from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Variant
-from kiln.source_reader import Sources
+from kiln.source_reader import StaticReader
 
 KERNEL = """
 @triton.jit
@@ -56,7 +56,7 @@ kernels:
 """,
         "kernels.yaml",
     )
-    return load(scratch.root / "kernels.yaml", Sources()).variants[0]
+    return load(scratch.root / "kernels.yaml", StaticReader()).variants[0]
 
 
 def bound(

@@ -254,6 +254,24 @@ def test_code_that_raises(scratch: Scratch) -> None:
     assert "kiln/closure" not in message and "importlib" not in message
 
 
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"h.py": "from g import S\n", "g.py": "from h import S\n"}, "g.py:1:1"),
+        ({"h.py": "from h import S\n"}, "h.py:1:1"),
+    ],
+)
+def test_files_that_import_a_name_in_a_ring(scratch: Scratch, files: dict[str, str], place: str) -> None:
+    """The message has the names of files, and not those of the modules that they are in a slice."""
+    kernel = "import triton\nfrom h import S\n@triton.jit\ndef kernel(x):\n    x + S\n"
+    scratch.files({"k.py": kernel, **files})
+    message = failure(scratch)
+    assert message.startswith(f"{place}: the code that kernel needs raises ImportError\n")
+    assert "cannot import name 'S' from h.py\n" in message
+    assert "remedy: files import each other here, and h.py has not bound the name yet" in message
+    assert "kiln_slice" not in message
+
+
 def test_code_that_leaves(scratch: Scratch) -> None:
     scratch.write("import triton\nS = quit(3)\n@triton.jit\ndef kernel(x):\n    x + S\n")
     assert failure(scratch).startswith("k.py:2:1: the code that kernel needs raises SystemExit\n")

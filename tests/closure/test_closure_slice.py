@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from closure_scratch import HEADER, Scratch, kept
 
-from kiln.closure.slice import FunctionParameter, cut
+from kiln.closure.function_parameters import FunctionParameter
+from kiln.closure.slice import cut
 from kiln.errors import ClosureError, Position
 
 KERNEL = """

@@ -8,7 +8,7 @@ import struct
 import pytest
 from closure_worlds import TRITON
 
-from kiln.closure.interpret import triton_names
+from kiln.closure import triton_names
 from kiln.closure.interpret.number_formats import FORMATS, FloatFormat, IntegerFormat
 from kiln.closure.interpret.values import VersionValue
 

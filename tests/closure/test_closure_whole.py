@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
+import os
 import sys
 import types
 from typing import Any
 
 import pytest
 from closure_scratch import HEADER, Scratch
+from closure_worlds import CUDA
 
 from kiln.closure.load import load, named
 from kiln.errors import ClosureError
@@ -227,3 +230,37 @@ def test_what_it_prints_is_marked(scratch: Scratch, capsys: pytest.CaptureFixtur
     captured = capsys.readouterr()
     assert captured.out == "k.py printed: error: one more\nk.py printed: two\n"
     assert captured.err == "k.py printed: e\n"
+
+
+def test_it_finds_the_variables_that_are_declared_and_no_others(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SET", "another")
+    monkeypatch.setenv("HOME", "/somewhere")
+    text = "import os\nENVIRONMENT = dict(os.environ)\nos.environ['OWN'] = '1'\n" + RUN_TIME + KERNEL
+    scratch.write(HEADER + text)
+    closure = scratch.cut()
+    assert load(closure).fn.__globals__["ENVIRONMENT"] == {"SET": "1"}
+    assert os.environ["SET"] == "another" and os.environ["HOME"] == "/somewhere" and "OWN" not in os.environ
+    other = scratch.cut(world=dataclasses.replace(CUDA, environment={"SET": "2", "UNSET": None}))
+    assert closure.asked == other.asked == ("environment SET", "environment UNSET")
+    assert closure.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "import os\nV = os.environ.get('HOME')\n",
+        "import os as o\nV = o.environ['HOME']\n",
+        "from os import environ as e\nV = 'HOME' in e\n",
+        "from os import getenv\ndef f():\n    return getenv('HOME', '')\n",
+    ],
+)
+def test_it_must_not_read_another_variable(scratch: Scratch, read: str) -> None:
+    scratch.files({"k.py": HEADER + "import other\n" + RUN_TIME + KERNEL, "other.py": read})
+    message = scratch.refusal()
+    assert "the kernel depends on the environment variable HOME, which kernels.yaml does not declare" in message
+    assert message.startswith("other.py:") and "imported as it stands: k.py:4:5: eval() reaches" in message
+    assert 'remedy: add `environment: {HOME: "..."}`' in message
+    scratch.write(read.replace("HOME", "SET"), "other.py")
+    assert scratch.cut().uncut is not None

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kiln.errors import ManifestError, Position
-from kiln.manifest.from_source import Configuration, Place, main_dtype
+from kiln.manifest.constants import DTypeConstant, FunctionConstant
+from kiln.manifest.from_source import Configuration, SourcePlace, main_dtype
 from kiln.manifest.loader import load
 from kiln.manifest.model import Manifest, TableRow, Value
 
@@ -42,13 +43,15 @@ class Given:
 
     configured: tuple[Configuration, ...] = ()
     rows: tuple[TableRow, ...] = ()
-    asked: list[tuple[Place, str | None, tuple[str, ...]]] = field(default_factory=list)
+    asked: list[tuple[SourcePlace, str | None, tuple[str, ...]]] = field(default_factory=list)
 
-    def configurations(self, place: Place, function: str, targets: Mapping[str, Position]) -> tuple[Configuration, ...]:
+    def configurations(
+        self, place: SourcePlace, function: str, targets: Mapping[str, Position]
+    ) -> tuple[Configuration, ...]:
         self.asked.append((place, function, tuple(targets)))
         return self.configured
 
-    def function_table(self, place: Place, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
+    def function_table(self, place: SourcePlace, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
         self.asked.append((place, None, tuple(targets)))
         return self.rows
 
@@ -122,6 +125,12 @@ def test_options_stand_in_tags_where_constants_do_not_tell_configurations_apart(
     assert tags(tmp_path, config(1, 4, B=64), config(2, 8, B=32)) == ["64", "32"]
 
 
+def test_dtypes_and_functions_stand_in_tags_by_their_names(tmp_path: Path) -> None:
+    first = config(1, B=64, OUT=DTypeConstant(name="fp16"), ACT=FunctionConstant(name="Ops._relu"))
+    second = config(2, B=64, OUT=DTypeConstant(name="fp32"), ACT=FunctionConstant(name="gelu"))
+    assert tags(tmp_path, first, second) == ["64xfp16xOps_relu", "64xfp32xgelu"]
+
+
 def test_one_more_configuration_renames_no_other(tmp_path: Path) -> None:
     told = (config(1, 4, B=64), config(2, 8, B=64))
     assert tags(tmp_path, *told, config(3, 2, 7, B=16))[:2] == tags(tmp_path, *told)
@@ -165,7 +174,11 @@ def test_configurations_can_be_excluded_by_their_constants_and_tags(tmp_path: Pa
         ),
         (
             (config(1, B=64, ACT="a b"),),
-            ("k.py:1:9: ", "make no tag", "'64xa b', of B = 64, ACT = 'a b'", "each with a `tag`"),
+            ("k.py:1:9: ", "ACT of a configuration is 'a b', which cannot stand in names", "each with a `tag`"),
+        ),
+        (
+            (config(1, B=64, SCALE=0.5),),
+            ("k.py:1:9: ", "SCALE of a configuration is 0.5, which cannot stand in names", "each with a `tag`"),
         ),
         (
             (config(1, ACT="a"), config(2, ACT="A")),

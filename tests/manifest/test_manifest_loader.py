@@ -307,6 +307,9 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("softmax_{dtype}_{block}", "s\u043eftmax_{dtype}_{block}", "10:5", ["'s\\u043eftmax_fp32_1024'", "CYRILLIC"]),
     ("softmax_{dtype}_{block}", "x" * 300 + "_{dtype}_{block}", "10:5", ["too long"]),
     ("softmax_{dtype}_{block}", "off", "10:11", ['quote it: "off"']),
+    ("softmax_{dtype}_{block}", "null", "10:11", ["nothing", "remedy: write the value, or remove the entry"]),
+    ("softmax_{dtype}_{block}", "{dtype}", "10:11", ["a map with the keys 'dtype'", "put the text in quotes"]),
+    ("softmax_{dtype}_{block}", "{a: b}", "10:11", ["actual: a map with the keys 'a'"]),
     (
         LAST,
         "    group: softmax",
@@ -384,6 +387,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     (LAST, "    tolerance: {fp16: -1}", "13:23", ["at least 0"]),
     (LAST, "    tolerance: {fp16: .nan}", "13:23", ["at least 0"]),
     (LAST, "    tolerance: {fp16: 1e999}", "13:23", ["at least 0"]),
+    (LAST, "    tolerance: {fp16: 1e-400}", "13:23", ["'1e-400'", "too small for a float of 64 bits"]),
     (LAST, "    tolerance: {fp16: '1e-3'}", "13:23", ["remove the quotes"]),
     (LAST, "    tolerance: 1e-3", "13:16", ["a map from"]),
 ]

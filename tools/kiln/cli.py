@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kiln import __version__
-from kiln.errors import KilnError, Position
+from kiln.errors import KilnError, ManifestError, Position
 from kiln.manifest.json_schema import json_schema
 from kiln.manifest.reference import reference_page
 from kiln.project import IGNORE, init, library_name
@@ -57,12 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _import(chosen: argparse.Namespace) -> None:
     # The other commands need neither the closure nor an installed Triton.
-    from kiln.project.foreign_file import find_file
+    from kiln.project.foreign_file import ImportKernelError, find_file
     from kiln.project.import_kernel import import_kernel, obstacle, whole_file
     from kiln.source_reader import worlds_of
 
     targets = chosen.target or ["sm_90a", "gfx942"]
-    worlds = worlds_of(dict.fromkeys(targets, Position(file="--target", line=1)), environment={})
+    try:
+        worlds = worlds_of(dict.fromkeys(targets, Position(file="--target", line=1)), environment={})
+    except ManifestError as error:
+        # Of a command line there is no line and column to tell.
+        raise ImportKernelError(
+            error.what, where="--target", expected=error.expected, actual=error.actual, remedy=error.remedy
+        ) from None
     found = find_file(chosen.file, Path())
     entry = import_kernel(found, chosen.function, worlds, chosen.key)
     print(whole_file(entry, library_name(Path()), targets) if chosen.whole else "\n".join(entry.lines))

@@ -25,7 +25,8 @@ def compile_image(
     and truncated files, and images with an error on standard error, with it. `triton` is the folder of the Triton whose
     content the step's digest has.
     """
-    from kiln.compilers.triton import FOLDER, compile_kernel, printed_errors
+    from kiln.compilers.diagnostics import printed_errors
+    from kiln.compilers.triton import FOLDER, compile_kernel
 
     if not FOLDER.samefile(triton):
         raise ToolchainError(

@@ -29,7 +29,7 @@ from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.record import Declared
-from kiln.source_reader import Sources, world_of
+from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain.dtypes import check_dtypes
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
@@ -70,7 +70,7 @@ TEMPLATES = ("jinja2", "elftools")
 
 def read_manifest(path: Path) -> Manifest:
     """A manifest and what it includes. Raises ManifestError for what it says, and for targets that cannot be built."""
-    manifest = load(path, Sources())
+    manifest = load(path, StaticReader())
     for name in manifest.targets:
         find(name, manifest.target_positions[name])
     for kernel in manifest.kernels:

@@ -11,7 +11,7 @@ from kiln.closure.tuning.autotune import configurations
 from kiln.closure.tuning.function_table import function_table
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position
-from kiln.manifest.from_source import Configuration, Place
+from kiln.manifest.from_source import Configuration, SourcePlace
 from kiln.manifest.model import TableRow
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import Triton, find_triton
@@ -36,10 +36,12 @@ def worlds_of(targets: Mapping[str, Position], environment: Mapping[str, str | N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class StaticReader:
     """The reader of a build: manifest.from_source.SourceReader over the closure's interpreter."""
 
-    def configurations(self, place: Place, function: str, targets: Mapping[str, Position]) -> tuple[Configuration, ...]:
+    def configurations(
+        self, place: SourcePlace, function: str, targets: Mapping[str, Position]
+    ) -> tuple[Configuration, ...]:
         worlds = worlds_of(targets, place.environment)
         settled = {name: settle(_project(place), place.source, function, world) for name, world in worlds.items()}
         first, *others = settled
@@ -54,10 +56,10 @@ class Sources:
         project = settled[first]
         return configurations(project, project.open(place.source), function, worlds)
 
-    def function_table(self, place: Place, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
+    def function_table(self, place: SourcePlace, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
         project = _project(place)
         return function_table(project, project.open(place.source), worlds_of(targets, place.environment))
 
 
-def _project(place: Place) -> Project:
+def _project(place: SourcePlace) -> Project:
     return Project(root=place.root, roots=tuple(place.roots.values()))

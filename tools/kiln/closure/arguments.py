@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
-from kiln.closure.slice import Closure, FunctionParameter
+from kiln.closure.function_parameters import FunctionParameter
+from kiln.closure.slice import Closure
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.interface import Argument
 from kiln.manifest.model import Variant
@@ -26,6 +27,8 @@ def name_arguments(variant: Variant, closure: Closure, constants: Collection[str
     parts = variant.signature.parts
     if len(parameters) != len(parts):
         few = len(parts) < len(parameters)
+        own = {parameter.name for parameter in closure.parameters if not parameter.is_constexpr}
+        fixed = ", ".join(name for name in variant.constants if name in own)
         raise ManifestError(
             f"{variant.id}: the signature has {'fewer' if few else 'more'} items than {closure.function} has arguments",
             where=variant.signature.position,
@@ -34,6 +37,8 @@ def name_arguments(variant: Variant, closure: Closure, constants: Collection[str
             actual=f"{len(parts)} items: {', '.join(_pairs(parameters, parts))}",
             remedy="add the missing types, or set a parameter to null or another value under `constants`"
             if few
+            else f"remove the types of {fixed}, since constants have no item, or remove those constants"
+            if fixed
             else "remove the surplus types; constants have no item",
         )
     arguments = tuple(

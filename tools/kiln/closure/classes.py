@@ -87,6 +87,8 @@ class Members:
         """Whether the class gives what its body binds, whatever it is derived from."""
         if node.decorator_list or node.keywords or any(name in _REWRITES for name in _methods(node)):
             return False
+        if any(self._sets_names(module, child) for child in scope.own_nodes([*node.body])):
+            return False
         for base in self._bases(module, node):
             if isinstance(base, Outside):
                 if not packages.is_foreign(base.dotted):
@@ -101,6 +103,11 @@ class Members:
             elif base is None:
                 return False
         return True
+
+    def _sets_names(self, module: SourceModule, node: ast.AST) -> bool:
+        """Whether a node calls something of the project that may give an object with `__set_name__`."""
+        target = self._target_in(module, node.func) if isinstance(node, ast.Call) else None
+        return isinstance(target, Definition) and target.module.mentions({"__set_name__"})
 
     def _is_transparent(self) -> bool:
         """Whether nothing can call the class's methods but code of the closure that names them."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from kiln.closure import packages, scope, stars
 from kiln.closure.annotations import without_foreign
 from kiln.closure.decisions import Decisions, Refused
 from kiln.closure.effects.bindings import Bindings
+from kiln.closure.effects.elsewhere import Elsewhere
 from kiln.closure.effects.touches import Effects, Touch
+from kiln.closure.imported import imported
 from kiln.closure.kept import ImportedName, Kept, Want
 from kiln.closure.module import Conditional, SourceModule, Unit
 from kiln.closure.names import OUTSIDE, Builtin, Names, Place
 from kiln.closure.parts import Parts
 from kiln.closure.refusals import (
+    changed_error,
     missing_error,
     reached,
     refuse_introspection,
@@ -37,6 +42,9 @@ from kiln.closure.resolve import (
     synthetic_name,
 )
 from kiln.errors import ClosureError, UncutError
+
+_CHANGES_LIST = re.compile(r"\.\s*__all__\s*(?:\.|\[|[-+|]?=(?!=))")
+"""`config.__all__.append("SIZE")` and the like; what only reads the list so counts, too"""
 
 
 class Cutter:
@@ -71,6 +79,18 @@ class Cutter:
             for unit, want in self.parts:
                 # More may be needed of them by now.
                 self._keep(want.module, unit, want)
+        self._refuse_changes_elsewhere()
+
+    def _refuse_changes_elsewhere(self) -> None:
+        """Refuse to cut where a file that is no part of the slice changes what the kernel needs."""
+        assert self.project.start is not None
+        known = {module.file for module in self._modules()}
+        elsewhere = Elsewhere(self.project, imported(self.project, self.project.start), self._effects)
+        for place, want in self._needed.items():
+            in_place = self._effects.objects and self._effects.bindings.changeable(place)
+            for module, unit in elsewhere.changing(want.module, want.name, in_place=in_place):
+                if module.file not in known:
+                    raise changed_error(module, unit, want)
 
     def _is_needed(self, module: SourceModule, name: str) -> bool:
         """Whether the closure needs the object behind a name of a module, and code can change it in place."""
@@ -99,8 +119,7 @@ class Cutter:
             if path is not None:
                 self._check_outside(path, want)
         for star in module.stars:
-            # What it brings replaces what was bound before it, but hardly a `triton` that was imported.
-            if star.index > units[0].index and not all(map(is_import, units)) and self._may_bring(star, want):
+            if stars.may_bind(self.project, module, star, want.name, units, lists_change=self._lists_change):
                 raise star_error(star, want)
         for unit in units:
             if unit.undecided is not None:
@@ -117,16 +136,19 @@ class Cutter:
         if refused is not None and want.name not in packages.OF_THE_MODULE:
             raise refused
         for star in module.stars:
-            if self._may_bring(star, want):
+            if stars.may_bind(self.project, module, star, want.name, lists_change=self._lists_change):
                 raise star_error(star, want)
         if refused is not None:
             raise refused
         if not hasattr(builtins, want.name):
             raise undefined_error(want)
 
-    def _may_bring(self, star: Unit, want: Want) -> bool:
-        """Whether `from x import *` may bind a name, for all that can be read off files."""
-        return not want.name.startswith("_") and stars.brings(self.project, want.module, star, want.name) is None
+    @cached_property
+    def _lists_change(self) -> bool:
+        """Whether a file that is imported along may change what a star import of another brings."""
+        assert self.project.start is not None
+        files = imported(self.project, self.project.start).naming({"__all__"})
+        return any(_CHANGES_LIST.search(path.read_text("utf-8", "replace")) for path in files)
 
     def _keep(self, module: SourceModule, unit: Unit, want: Want) -> None:
         """Keep what is needed of a statement by now."""

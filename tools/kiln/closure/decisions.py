@@ -22,11 +22,11 @@ from kiln.closure.interpret.interpreter import Interpreter
 from kiln.closure.interpret.values import Frame, Raised, Undecided
 from kiln.closure.module import Conditional, Decision, SourceModule, Spot, TryPath, Unit, decide, spot
 from kiln.closure.names import Names
-from kiln.closure.refusals import undecided_error
+from kiln.closure.refusals import undecided_error, undeclared_error
 from kiln.closure.render import Trim
 from kiln.closure.resolve import Project
 from kiln.closure.world import World
-from kiln.errors import ClosureError, Position, UncutError
+from kiln.errors import ClosureError, UncutError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,11 @@ class Decisions:
         try:
             if self.world is None:
                 raise Undecided("the target is not known here")
-            interpreter = Interpreter(project, self.world, asked)
+            interpreter = Interpreter(project, met.module, self.world, asked)
             blocks = (*met.unit.inside, met.unit.node)
             for node, inner in zip(blocks, (*blocks[1:], None), strict=True):
-                if isinstance(node, ast.If) and decide(node.test) is None and spot(node) not in found:
+                is_open = isinstance(node, ast.If) and decide(node.test, met.module.type_checks) is None
+                if isinstance(node, ast.If) and is_open and spot(node) not in found:
                     new[spot(node)] = interpreter.holds(met.module, node)
                     if new[spot(node)] is not (inner in node.body):
                         break
@@ -87,7 +88,7 @@ class Decisions:
             if not new:
                 raise Undecided(f"`{ast.unparse(met.unit.undecided or met.unit.node).splitlines()[0]}` is not followed")
         except UndeclaredVariable as undeclared:
-            raise _undeclared(undeclared, error.where) from None
+            raise undeclared_error(undeclared.name, undeclared.at or error.where) from None
         except Undecided as undecided:
             raise _with_reason(error, undecided) from None
         found.update(new)
@@ -102,7 +103,8 @@ class Decisions:
             folder = _Folder(project, self.world, module, unit.node)
             new = {fold for fold in folder.folds() if fold not in known}
             if folder.undeclared is not None:
-                raise _undeclared(folder.undeclared, met.error.where)
+                found = folder.undeclared
+                raise undeclared_error(found.name, found.at or met.error.where)
             if new:
                 known |= new
                 self.asked |= folder.asked
@@ -178,7 +180,8 @@ def _path(interpreter: Interpreter, module: SourceModule, node: ast.Try) -> TryP
     frame = Frame(module=module)
     for number, statement in enumerate(node.body):
         try:
-            interpreter.code.statement(statement, frame)
+            with interpreter.trying():
+                interpreter.code.statement(statement, frame)
         except Raised as error:
             try:
                 handler = interpreter.code.handler(node, error, frame)
@@ -192,7 +195,7 @@ class _Folder:
     """Finds the expressions of one statement whose values are constants of the world."""
 
     def __init__(self, project: Project, world: World, module: SourceModule, node: ast.stmt) -> None:
-        self._interpreter = Interpreter(project, world)
+        self._interpreter = Interpreter(project, module, world)
         self._module = module
         self._node = node
         self.asked: set[str] = set()
@@ -298,13 +301,4 @@ def _with_reason(error: ClosureError, undecided: Undecided) -> ClosureError:
         expected=error.expected,
         actual=f"{error.actual}; {undecided.reason}{where}",
         remedy=error.remedy,
-    )
-
-
-def _undeclared(error: UndeclaredVariable, where: Position | str | None) -> ClosureError:
-    return ClosureError(
-        f"the kernel depends on the environment variable {error.name}, which kernels.yaml does not declare",
-        where=error.at or where,
-        expected="variables under `environment:` in kernels.yaml: the machine that builds decides no image",
-        remedy=f'add `environment: {{{error.name}: "..."}}` with the value to build for, or null for "not set"',
     )

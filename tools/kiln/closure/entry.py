@@ -25,6 +25,10 @@ class Entry:
     definition: ast.FunctionDef
     factory: ast.FunctionDef | None = None
     """the function that the name leads into, whose parameters kernels.yaml gives"""
+    statements: tuple[ast.stmt, ...]
+    """from the one that binds the kernel's name to the def, as the file has them: `k = autotune(...)(f)`, `def f`"""
+    around: tuple[ast.FunctionDef | ast.ClassDef, ...] = ()
+    """the definitions that the def stands in, from the outside in"""
 
 
 def find(names: Names, module: SourceModule, function: str, where: Position | None) -> Entry:
@@ -70,27 +74,37 @@ def find(names: Names, module: SourceModule, function: str, where: Position | No
 
 def _at_top(names: Names, module: SourceModule, unit: Unit, name: str) -> Entry | None:
     made = jit.effective(names.project, module, unit.node)
-    definition = _definition(names, module, made.node, unit.index)
-    if definition is not None:
-        jitted = made.jitted or jit.effective(names.project, module, definition).jitted
-        return Entry(module=module, definition=definition) if jitted else None
-    return _returned(names, module, made.node, name)
+    way = _way(names, module, unit)
+    if not way:
+        return _returned(names, module, made.node, name)
+    jitted = made.jitted or jit.effective(names.project, module, way[-1]).jitted
+    return _entry(module, way) if jitted else None
 
 
-def _definition(names: Names, module: SourceModule, node: ast.stmt, before: int) -> ast.FunctionDef | None:
-    """The def that a statement makes its name stand for, through `triton.jit(f)` and plain renaming."""
+def _entry(
+    module: SourceModule,
+    way: list[ast.stmt],
+    around: tuple[ast.FunctionDef | ast.ClassDef, ...] = (),
+    factory: ast.FunctionDef | None = None,
+) -> Entry:
+    definition = way[-1]
+    assert isinstance(definition, ast.FunctionDef)
+    return Entry(module=module, definition=definition, factory=factory, statements=tuple(way), around=around)
+
+
+def _way(names: Names, module: SourceModule, unit: Unit) -> list[ast.stmt]:
+    """From a statement to the def that it makes its name stand for, through `triton.jit(f)` and plain renaming."""
+    node = jit.effective(names.project, module, unit.node).node
     if isinstance(node, ast.FunctionDef):
-        return node
+        return [unit.node]
     if not isinstance(node, ast.Assign):
-        return None
+        return []
     value = jit.jitted_function(node.value) or node.value
     if not isinstance(value, ast.Name):
-        return None
-    earlier = [unit for unit in module.binding(value.id) if unit.index < before]
-    if not earlier:
-        return None
-    made = jit.effective(names.project, module, earlier[-1].node)
-    return _definition(names, module, made.node, earlier[-1].index)
+        return []
+    earlier = [other for other in module.binding(value.id) if other.index < unit.index]
+    rest = _way(names, module, earlier[-1]) if earlier else []
+    return [unit.node, *rest] if rest else []
 
 
 def _returned(names: Names, module: SourceModule, node: ast.stmt, name: str) -> Entry | None:
@@ -111,7 +125,7 @@ def _returned(names: Names, module: SourceModule, node: ast.stmt, name: str) -> 
         for number, part in enumerate(bound.elts)
         if isinstance(part, ast.Name) and part.id == name
     ]
-    found: list[ast.FunctionDef] = []
+    found: list[list[ast.stmt]] = []
     for child in scope.own_nodes(factory.body):
         if not isinstance(child, ast.Return) or child.value is None:
             continue
@@ -119,31 +133,54 @@ def _returned(names: Names, module: SourceModule, node: ast.stmt, name: str) -> 
         if place and isinstance(value, ast.Tuple) and place[0] < len(value.elts):
             value = value.elts[place[0]]
         inner = _local(names, target.module, factory, value)
-        if inner is not None:
+        if inner:
             found.append(inner)
-    return Entry(module=target.module, definition=found[-1]) if found else None
+    return _entry(target.module, found[-1], (factory,)) if found else None
 
 
 def _local(
-    names: Names, module: SourceModule, around: ast.FunctionDef | ast.ClassDef, value: ast.expr
-) -> ast.FunctionDef | None:
-    """The jitted def that an expression inside of a function, or of a class's body, stands for."""
+    names: Names,
+    module: SourceModule,
+    around: ast.FunctionDef | ast.ClassDef,
+    value: ast.expr,
+    before: int | None = None,
+) -> list[ast.stmt]:
+    """The statements that lead to the jitted def that an expression in a function, or in a class's body, stands for.
+
+    Only the first `before` statements of the body have run by then. Empty where it is none.
+    """
     imports = bound_inside(around)
     is_jit = False
     if isinstance(value, ast.Call):
         made = jit.effective(names.project, module, ast.Assign(targets=[], value=value), imports)
         if not made.jitted or not isinstance(made.node, ast.Assign):
-            return None
+            return []
         value, is_jit = jit.jitted_function(made.node.value) or made.node.value, True
     if not isinstance(value, ast.Name):
-        return None
-    for node in reversed(list(bodies(around.body))):
+        return []
+    for number, node in reversed(list(enumerate(bodies(around.body)))[:before]):
         if isinstance(node, ast.FunctionDef) and node.name == value.id:
             jitted = is_jit or jit.effective(names.project, module, node, imports).jitted
-            return node if jitted else None
+            return [node] if jitted else []
         if isinstance(node, ast.Assign) and value.id in scope.binds(node):
-            return _local(names, module, around, node.value)
-    return None
+            rest = _local(names, module, around, node.value, number)
+            return [node, *rest] if rest else []
+    return []
+
+
+def written(block: list[ast.stmt], function: str) -> list[ast.FunctionDef | ast.ClassDef]:
+    """The definitions that a path leads through, the last of each name in the text, whatever condition it stands under.
+
+    For a function that `find` cannot tell, and where no more than the text counts. Empty where one is not there.
+    """
+    found: list[ast.FunctionDef | ast.ClassDef] = []
+    for word in function.split("."):
+        named = [node for node in bodies(block) if isinstance(node, _Scope) and node.name == word]
+        if not named:
+            return []
+        found.append(named[-1])
+        block = named[-1].body
+    return found
 
 
 def bodies(block: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -162,6 +199,7 @@ def _inside(
     """The def at the end of a path that leads into a class or a function."""
     around: ast.stmt = unit.node
     factory: ast.FunctionDef | None = None
+    outer: list[ast.FunctionDef | ast.ClassDef] = []
     for number, word in enumerate(path):
         if not isinstance(around, _Scope):
             break
@@ -174,11 +212,12 @@ def _inside(
                     remedy=f"move {around.name} out to module level",
                 )
             factory = around
+        outer.append(around)
         is_last = number == len(path) - 1
         if is_last:
-            definition = _local(names, module, around, ast.Name(id=word, ctx=ast.Load()))
-            if definition is not None:
-                return Entry(module=module, definition=definition, factory=factory)
+            way = _local(names, module, around, ast.Name(id=word, ctx=ast.Load()))
+            if way:
+                return _entry(module, way, tuple(outer), factory)
         found = [node for node in bodies(around.body) if word in scope.binds(node)]
         if not found or is_last:
             return _not_inside(names, module, around, word, bool(found), function, where)
@@ -237,10 +276,11 @@ def _no_function(names: Names, module: SourceModule, name: str, function: str, w
         )
     kinds = ast.FunctionDef if name == function else _Scope
     functions = [unit.node.name for unit in module.units if isinstance(unit.node, kinds)]
+    subject = module.file if where is not None else "the file"
     return ClosureError(
-        f"{module.file} has no function {function!r}"
+        f"{subject} has no function {function!r}"
         if name == function
-        else f"{module.file} has no class or function {name!r}",
+        else f"{subject} has no class or function {name!r}",
         where=where or module.file,
         expected=f"one of {', '.join(functions)}" if functions else "a function, and the file defines none",
         actual=function,

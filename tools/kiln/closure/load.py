@@ -56,7 +56,7 @@ def load(closure: Closure, given: Mapping[str, Any] | None = None) -> Any:
         linecache.cache[name] = (len(module.text), None, _lines(module.text), name)
     sys.meta_path.insert(0, finder)
     try:
-        with finder.alone(), _marked(closure.modules[0].file):
+        with finder.alone(), environment(closure), _marked(closure.modules[0].file):
             before = set(sys.modules)
             namespace = vars(importlib.import_module(closure.modules[0].name))
             found = _followed(closure, namespace, given or {})
@@ -169,6 +169,25 @@ class _Marked(io.TextIOBase):
 
 
 @contextmanager
+def environment(closure: Closure) -> Iterator[None]:
+    """Give code of whole files the variables that kernels.yaml declares, and none of the machine that builds.
+
+    To be entered by whoever runs such code after `load`, too: what Triton evaluates may read them.
+    """
+    if closure.uncut is None:
+        yield
+        return
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(closure.environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
 def _marked(file: str) -> Iterator[None]:
     with redirect_stdout(_Marked(sys.stdout, file)), redirect_stderr(_Marked(sys.stderr, file)):
         yield
@@ -266,6 +285,14 @@ def _failure(closure: Closure, error: BaseException) -> ClosureError:
     if places:
         where = Position(file=places[-1][0], line=places[-1][1])
     actual = "".join(traceback.format_exception_only(error)).strip()
+    remedy = "correct that line; it runs when the kernel is compiled, without the rest of its file"
+    for module in closure.modules:
+        if module.is_slice:
+            # People know the file, and not the module that it is here.
+            actual = actual.replace(f"'{module.name}' (unknown location)", module.file)
+            actual = actual.replace(f"'{module.name}'", module.file)
+            if isinstance(error, ImportError) and error.name == module.name and module.file in {at[0] for at in places}:
+                remedy = f"files import each other here, and {module.file} has not bound the name yet: define it in one"
     calls = [f"\n    called from {file}:{line}, in {name}" for file, line, name in reversed(places[:-1])]
     if len(calls) > _MAX_CALLS:
         # An endless recursion has a thousand, all alike.
@@ -283,7 +310,7 @@ def _failure(closure: Closure, error: BaseException) -> ClosureError:
         f"the code that {closure.function} needs raises {type(error).__name__}",
         where=where,
         actual=actual,
-        remedy="correct that line; it runs when the kernel is compiled, without the rest of its file",
+        remedy=remedy,
     )
 
 

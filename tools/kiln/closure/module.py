@@ -17,7 +17,10 @@ from kiln.errors import ClosureError, Position
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unit:
-    """One module-level statement, which a slice keeps or drops as a whole (of an import, name by name)."""
+    """One module-level statement, which a slice keeps or drops as a whole (of an import, name by name).
+
+    The test of an `if` that is not plain is one of them, too: it is undecided, so that no slice has it.
+    """
 
     index: int
     """its place in the order of the text"""
@@ -86,6 +89,8 @@ class SourceModule:
     """`from x import *`"""
     futures: tuple[Unit, ...]
     """`from __future__ import ...`"""
+    type_checks: frozenset[str]
+    """what stands for typing.TYPE_CHECKING, as the file writes it"""
 
     @property
     def lazy_annotations(self) -> bool:
@@ -152,7 +157,8 @@ def index(content: bytes, path: Path, file: str, decided: Mapping[Spot, Decision
     """Parse `content` and list its module-level statements. Raises ClosureError at the place that does not parse."""
     lines = tuple(_decode(content, file).split("\n"))
     tree = _parse(content, file)
-    collector = _Collector(decided=decided or {})
+    type_checks = _type_checks(tree) if "TYPE_CHECKING" in "\n".join(lines) else frozenset[str]()
+    collector = _Collector(decided=decided or {}, type_checks=type_checks)
     collector.collect(tree.body, (), None)
     units = tuple(
         Unit(
@@ -178,7 +184,33 @@ def index(content: bytes, path: Path, file: str, decided: Mapping[Spot, Decision
         dead={name: line for name, line in collector.dead.items() if name not in by_name},
         stars=tuple(unit for unit in imports_from if _imports(unit.node, "*")),
         futures=tuple(unit for unit in imports_from if getattr(unit.node, "module", None) == "__future__"),
+        type_checks=type_checks,
     )
+
+
+_TYPING = ("typing", "typing_extensions")
+
+
+def _type_checks(tree: ast.Module) -> frozenset[str]:
+    """The texts that stand for typing.TYPE_CHECKING, or for a name of the file's own that is never but False."""
+    false: set[str] = set()
+    other: set[str] = set()
+    plain: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = f"{alias.asname or alias.name}.TYPE_CHECKING"
+                (false if alias.name in _TYPING else other).add(name)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                is_it = node.module in _TYPING and alias.name == "TYPE_CHECKING"
+                (false if is_it else other).add(alias.asname or alias.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is False:
+            plain += node.targets
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "TYPE_CHECKING":
+            # A tree is walked from the outside in: the statement comes before its names.
+            (false if node in plain else other).add(node.id)
+    return frozenset(false - other)
 
 
 def _imports(node: ast.stmt, name: str) -> bool:
@@ -225,21 +257,22 @@ def _parse(content: bytes, file: str) -> ast.Module:
         ) from None
 
 
-def decide(test: ast.expr) -> bool | None:
+def decide(test: ast.expr, type_checks: frozenset[str]) -> bool | None:
     """The value of a condition that holds on every machine, or None.
 
-    `TYPE_CHECKING` and `__name__ == "__main__"` are false: a slice is neither type-checked nor run as a script.
+    One of `type_checks`, as it is written, and `__name__ == "__main__"` are false: a slice is neither type-checked nor
+    run as a script.
     """
     if isinstance(test, ast.Constant):
         return bool(test.value)
-    if ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"):
+    if isinstance(test, (ast.Name, ast.Attribute)) and ast.unparse(test) in type_checks:
         return False
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        value = decide(test.operand)
+        value = decide(test.operand, type_checks)
         return None if value is None else not value
     if isinstance(test, ast.BoolOp):
         ends_it = isinstance(test.op, ast.Or)
-        values = [decide(value) for value in test.values]
+        values = [decide(value, type_checks) for value in test.values]
         if ends_it in values:
             return ends_it
         return None if None in values else not ends_it
@@ -250,6 +283,11 @@ def decide(test: ast.expr) -> bool | None:
         if names == ["__name__"] and texts == ["__main__"]:
             return False
     return None
+
+
+def _binds(test: ast.expr) -> bool:
+    """Whether a condition itself binds a name, `if (n := 2) > 1:`, so that its branches alone would not do."""
+    return any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,16 +305,20 @@ class _Collector:
     """
 
     decided: Mapping[Spot, Decision]
+    type_checks: frozenset[str]
     statements: list[_Statement] = field(default_factory=list)
     dead: dict[str, int] = field(default_factory=dict)
 
     def collect(self, body: list[ast.stmt], inside: tuple[ast.stmt, ...], undecided: ast.stmt | None) -> None:
         for node in body:
             known = self.decided.get(spot(node))
-            if isinstance(node, ast.If):
-                value = decide(node.test)
-                if value is None and isinstance(known, bool):
-                    value = known
+            if isinstance(node, ast.If) and not _binds(node.test):
+                value = decide(node.test, self.type_checks)
+                if value is None:
+                    # That it runs counts, whatever it comes to.
+                    test = ast.copy_location(ast.Expr(value=node.test), node.test)
+                    self.statements.append(_Statement(node=test, inside=inside, undecided=undecided or node))
+                    value = known if isinstance(known, bool) else None
                 if value is None:
                     for branch in (node.body, node.orelse):
                         self.collect(branch, (*inside, node), undecided or node)
@@ -287,7 +329,7 @@ class _Collector:
             elif isinstance(node, ast.Try) and isinstance(known, TryPath):
                 self.collect_try(node, known, (*inside, node), undecided)
             else:
-                decides = isinstance(node, (ast.Try, ast.Match)) or type(node).__name__ == "TryStar"
+                decides = isinstance(node, (ast.If, ast.Try, ast.Match)) or type(node).__name__ == "TryStar"
                 self.statements.append(
                     _Statement(node=node, inside=inside, undecided=undecided or (node if decides else None))
                 )

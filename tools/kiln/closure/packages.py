@@ -254,7 +254,16 @@ _CHANGING = (
 )
 """beginnings of the dotted names of functions that change what they are given"""
 
-_CALLING = ("concurrent.", "functools.reduce", "itertools.", "multiprocessing.", "threading.", "timeit.")
+_CALLING = (
+    "collections.defaultdict",
+    "concurrent.",
+    "dataclasses.field",
+    "functools.reduce",
+    "itertools.",
+    "multiprocessing.",
+    "threading.",
+    "timeit.",
+)
 """beginnings of the names of those that call what they are given"""
 
 _LEAVES = frozenset({"einops", "numpy", "packaging", "torch", "triton", "typing_extensions"})
@@ -286,6 +295,11 @@ _ANYTHING = (
 def changes_arguments(name: str) -> bool:
     """Whether the function with that dotted name, outside the project, changes the objects that it is given."""
     return name.startswith(_CHANGING)
+
+
+def calls_methods(name: str) -> bool:
+    """Whether it calls methods of what it is given, or gives something that does, by names that are given as text."""
+    return name in ("operator.attrgetter", "operator.methodcaller")
 
 
 def calls_arguments(name: str) -> bool:

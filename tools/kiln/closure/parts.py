@@ -11,7 +11,7 @@ from kiln.closure.classes import ClassUse, Members, mentioned_in
 from kiln.closure.factories import Around, Factory
 from kiln.closure.kept import Want
 from kiln.closure.module import SourceModule, Unit
-from kiln.closure.names import Names
+from kiln.closure.names import Builtin, Names
 from kiln.closure.reduced import Reduced, Reduction
 from kiln.closure.render import Trim
 from kiln.closure.resolve import Definition, Location, bound_inside
@@ -106,7 +106,7 @@ class Parts:
         if not definitions:
             return Reduced(node=made.node)
         factory = self.factory(module, unit, definitions)
-        reduction = Reduction(is_kept=factory.is_kept)
+        reduction = Reduction(is_kept=factory.is_kept, bare=factory.bare)
         if part.made:
             # It is called as it stands here; what decorates it serves other callers.
             reduction.decorators = {made.node: ()}
@@ -135,13 +135,17 @@ class Parts:
         around = Around(
             definitions=self._definitions(module, unit.node, imports) if definitions is None else definitions,
             is_needed=lambda name: self._is_needed(module, name),
-            may_change=lambda name: changing and (not name or self._is_of_project(module, name)),
+            may_change=lambda name: changing and (not name or self._may_change(module, name)),
             outside=lambda node: jit.outside_name(self._names().project, module, node, imports),
         )
         return Factory(unit.node, frozenset(part.made) or None, around)
 
-    def _is_of_project(self, module: SourceModule, name: str) -> bool:
-        return isinstance(self._names().trace(module, name), (Definition, Location))
+    def _may_change(self, module: SourceModule, name: str) -> bool:
+        """Whether a call of a name of the module may change more than its arguments: `exec`, `setattr` of a module."""
+        target = self._names().trace(module, name)
+        if isinstance(target, Builtin):
+            return target.name not in packages.READING_BUILTINS
+        return isinstance(target, (Definition, Location))
 
     def _definitions(self, module: SourceModule, node: ast.stmt, imports: jit.Imports) -> dict[ast.AST, ast.stmt]:
         """The jitted functions inside a definition, as the slice has them where it can have them at all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kiln.closure.render import Trim
@@ -33,6 +33,8 @@ class Reduction:
     """definition -> the decorators that it has in the slice, in their order"""
     values: Mapping[ast.AST, ast.expr] = field(default_factory=dict)
     """assignment -> the value that it has in the slice"""
+    bare: Container[ast.stmt] = frozenset()
+    """`return` statements that give nothing in the slice"""
     trims: list[Trim] = field(default_factory=list)
 
     def of(self, node: ast.stmt) -> ast.stmt:
@@ -68,6 +70,9 @@ class Reduction:
             renewed.value = self.values[node]
             self.trims.append(Trim(node=node.value, text=ast.unparse(renewed.value)))
             return renewed
+        if isinstance(node, ast.Return) and node.value is not None and node in self.bare:
+            self.trims.append(Trim(node=node.value, text="None"))
+            return ast.copy_location(ast.Return(value=ast.Constant(value=None)), node)
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             return self.of(node) if any(getattr(node, name, None) for name in (*_BLOCKS, "handlers", "cases")) else node
         kept = self.decorators.get(node, node.decorator_list)

@@ -37,6 +37,17 @@ def star_error(star: Unit, want: Want) -> UncutError:
     )
 
 
+def changed_error(module: SourceModule, unit: Unit, want: Want) -> UncutError:
+    """For a statement that changes what the kernel needs, in a file that it needs nothing of."""
+    return UncutError(
+        f"{module.file} changes {want.name} of {want.module.file}, and the kernel needs nothing else of {module.file}",
+        where=module.position(unit.node),
+        expected="values that the files which the kernel needs give alone",
+        actual=f"`{headline(unit.node)}`; {reached(want)}",
+        remedy=f"do it in {want.module.file}",
+    )
+
+
 def refuse_introspection(module: SourceModule, node: ast.stmt, want: Want) -> None:
     """Raise UncutError for a statement that reads the text or the place of code."""
     for found in ast.walk(node):
@@ -74,6 +85,17 @@ def undecided_error(module: SourceModule, unit: Unit, name: str, at: Position, v
         expected="statements at module level, or under a condition over constants of the source and of the target",
         actual=f"`{headline(unit.undecided)}`; {name} is read at {at}" + (f" by {' -> '.join(via)}" if via else ""),
         remedy=f"bind {name} outside of the condition",
+    )
+
+
+def undeclared_error(name: str, where: Position | str | None, actual: str | None = None) -> ClosureError:
+    """A variable of the environment that code reads and kernels.yaml does not declare."""
+    return ClosureError(
+        f"the kernel depends on the environment variable {name}, which kernels.yaml does not declare",
+        where=where,
+        expected="variables under `environment:` in kernels.yaml: the machine that builds decides no image",
+        actual=actual,
+        remedy=f'add `environment: {{{name}: "..."}}` with the value to build for, or null for "not set"',
     )
 
 

@@ -16,7 +16,7 @@ from kiln.closure import stars
 from kiln.closure.module import Conditional, Decision, SourceModule, Spot, Unit, load_module
 from kiln.closure.roots import Roots
 from kiln.closure.scope import imports_inside, plain_path
-from kiln.errors import ClosureError
+from kiln.errors import ClosureError, UncutError
 from kiln.manifest import installed
 
 PACKAGE = "kiln_slice"
@@ -98,6 +98,8 @@ class Project:
     """further folders, relative to it, which may lead out of it: `../third_party/flash`"""
     decided: Mapping[str, Mapping[Spot, Decision]] = field(default_factory=dict)
     """file -> where an `if` or `try` begins at module level -> what it comes to"""
+    start: Path | None = None
+    """the file whose import begins all, where it is not the one at hand: what it imports may change other files"""
     is_cut: bool = False
     """whether a needed name raises Conditional where a condition that is not decided binds it; the last binding counts
     otherwise"""
@@ -242,12 +244,38 @@ class Project:
                 module = self.open(location.path)
                 # `from . import x` in a package's own `__init__.py` binds x there, and gets the module.
                 is_own = module.path == importer.path and below is not None
-                if self.binding(module, path[0]) and not is_own:
+                bound = self.binding(module, path[0])
+                if bound and below is not None and below.path is not None and not is_own:
+                    self._refuse_namesake(module, bound[-1], below, path[0])
+                if bound and not is_own:
                     return Definition(module=module, name=path[0], attributes=path[1:])
             if below is None:
                 return Missing(location=location, name=path[0])
             location, path = below, path[1:]
         return location
+
+    def _refuse_namesake(self, package: SourceModule, unit: Unit, below: Location, name: str) -> None:
+        """Raise UncutError for a name of a package that a module in it has, too: importing that replaces the name.
+
+        A package that imports the module for the name has both from the beginning: `from .softmax import softmax`.
+        """
+        node = unit.node
+        if isinstance(node, ast.ImportFrom):
+            alias = alias_of(node, name)
+            start = self.imported(package, node, alias).module
+            if isinstance(start, Location):
+                end = self.follow(start, (alias.name,), package)
+                if start.parts == below.parts or (isinstance(end, Definition) and end.module.path == below.path):
+                    return
+                if end == below:
+                    return
+        raise UncutError(
+            f"{name} of {package.file} is also a module there, and which of them is meant hangs on who imports it",
+            where=package.position(node),
+            expected="another name for one of them",
+            actual=f"{package.file} and {self.folders.name(below.path) if below.path else name}",
+            remedy=f"rename {name}, or import it from the file that defines it",
+        )
 
     def canonical(self, module: SourceModule, node: ast.expr, *, needed: bool = False) -> str | None:
         """The dotted name outside the project that an expression stands for: `triton.jit` for a `jit` imported from it.

@@ -101,6 +101,12 @@ def declared(nodes: list[ast.stmt], kind: type[ast.Global | ast.Nonlocal]) -> fr
     return frozenset(name for node in own_nodes(nodes) if isinstance(node, kind) for name in node.names)
 
 
+def texts(value: ast.List | ast.Tuple) -> frozenset[str] | None:
+    """The texts in a list that holds nothing else."""
+    found = [item.value for item in value.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    return frozenset(found) if len(found) == len(value.elts) else None
+
+
 def captures(pattern: ast.pattern) -> frozenset[str]:
     """The names that a pattern of `match` binds."""
     return frozenset(name for child in ast.walk(pattern) if (name := _plain_text_name(child)))

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kiln.closure import jit, scope
-from kiln.closure.annotations import is_foreign
 from kiln.closure.cutter import Cutter
 from kiln.closure.decisions import Decisions, Refused
 from kiln.closure.digest import Digests
-from kiln.closure.entry import bodies, find
+from kiln.closure.entry import find, written
+from kiln.closure.function_parameters import FunctionParameter, read_parameters
 from kiln.closure.kept import Want
 from kiln.closure.module import Conditional, SourceModule
+from kiln.closure.refusals import undeclared_error
 from kiln.closure.render import render
 from kiln.closure.resolve import PACKAGE, Project, parts_of, synthetic_name
-from kiln.closure.whole import collect, tree
-from kiln.closure.world import World
+from kiln.closure.whole import collect, tree, variables
+from kiln.closure.world import World, environment_fact
 from kiln.errors import ClosureError, Position, UncutError
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunctionParameter:
-    """A parameter of the kernel, or of the function that makes it."""
-
-    name: str
-    is_constexpr: bool
-    """whether its annotation makes it a compile-time constant"""
-    has_default: bool
-    annotation: str | None
-    """as Python would write it; None for one that says nothing to Triton"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +64,8 @@ class Closure:
     """`kernels/softmax.py:softmax_kernel` -> digest of that definition alone"""
     asked: tuple[str, ...] = ()
     """what of the world it depends on: `backend`, `arch`, `environment NAME`; see kiln.closure.world"""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """the variables that whole files find in the environment, and no others; a slice reads none"""
     uncut: str | None = None
     """why the modules are whole files under their own names, where the kernel could not be cut out of them"""
 
@@ -119,7 +109,7 @@ def cut(
     decisions = Decisions(world=world)
     try:
         while True:
-            project = Project(root=root, roots=roots, decided=decisions.branches, is_cut=True)
+            project = Project(root=root, roots=roots, decided=decisions.branches, start=source, is_cut=True)
             module = project.open(source)
             try:
                 try:
@@ -129,7 +119,7 @@ def cut(
                 except Refused as refused:
                     decisions.fold(project, refused)
             except UncutError as reason:
-                return _whole(project, module, function, reason)
+                return _whole(project, module, function, world, reason)
     except RecursionError:
         raise ClosureError(
             f"an expression that {function} needs is nested too deeply to be read",
@@ -182,14 +172,14 @@ def _slice(
     given_to: tuple[FunctionParameter, ...] = ()
     if entry.factory is not None:
         made = cutter.parts.made_by(module, module.binding(name)[-1])
-        every = _parameters(project, module, made.node, made.needed)
+        every = read_parameters(project, module, made.node, made.needed)
         given_to = tuple(replace(each, has_default=each.has_default and each.name not in made.asked) for each in every)
     return Closure(
         function=function,
         position=at,
         entry=entry.definition.name,
         modules=modules,
-        parameters=tuple(_parameters(project, entry.module, entry.definition)),
+        parameters=tuple(read_parameters(project, entry.module, entry.definition)),
         factory=entry.factory.name if entry.factory is not None else None,
         factory_parameters=given_to,
         asked=tuple(sorted(decisions.asked)),
@@ -199,61 +189,40 @@ def _slice(
     )
 
 
-def _whole(project: Project, module: SourceModule, function: str, reason: UncutError) -> Closure:
+def _whole(project: Project, module: SourceModule, function: str, world: World | None, reason: UncutError) -> Closure:
     """The closure of a function whose file is imported as it stands. Raises `reason` where that is no way either."""
     try:
         files = collect(project, module)
     except ClosureError:
         raise reason from None
-    around: list[ast.stmt] = tree(module).body
-    found: list[ast.FunctionDef | ast.ClassDef] = []
-    for word in function.split("."):
-        named = [node for node in bodies(around) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-        named = [node for node in named if node.name == word]
-        if not named:
-            raise reason
-        found.append(named[-1])
-        around = named[-1].body
-    definition, factories = found[-1], [node for node in found[:-1] if isinstance(node, ast.FunctionDef)]
+    found = written(tree(module).body, function)
+    definition = found[-1] if found else None
+    factories = [node for node in found[:-1] if isinstance(node, ast.FunctionDef)]
     if not isinstance(definition, ast.FunctionDef) or len(factories) > 1:
         raise reason
     digests = Digests(function=function)
     for file in files:
         digests.add_whole(file.name, file.module.file, file.text)
+    declared = world.environment if world is not None else {}
+    for file in files:
+        for name, at in variables(file.module):
+            if name not in declared:
+                said = f"{file.module.file} reads it, and is imported as it stands: {str(reason).splitlines()[0]}"
+                raise undeclared_error(name, at, said) from None
+    asked = tuple(sorted(map(environment_fact, declared)))
+    digests.add_answers({fact: world.answer(fact) for fact in asked} if world is not None else {})
     return Closure(
         function=function,
         position=module.position(definition),
         entry=definition.name,
         modules=tuple(SlicedModule(name=file.name, file=file.module.file, text=file.text) for file in files),
-        parameters=tuple(_parameters(project, module, definition)),
+        parameters=tuple(read_parameters(project, module, definition)),
         factory=factories[0].name if factories else None,
-        factory_parameters=tuple(_parameters(project, module, factories[0])) if factories else (),
+        factory_parameters=tuple(read_parameters(project, module, factories[0])) if factories else (),
         sources=tuple(dict.fromkeys(file.module.path for file in files)),
         digest=digests.hexdigest(),
         components=digests.components,
+        asked=asked,
+        environment={name: value for name, value in declared.items() if value is not None},
         uncut=str(reason),
-    )
-
-
-def _parameters(
-    project: Project, module: SourceModule, node: ast.FunctionDef, names: Container[str] | None = None
-) -> Iterable[FunctionParameter]:
-    """A function's parameters, or those in `names`."""
-    defaults = {argument for argument, _ in scope.defaults(node.args)}
-    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-        if names is None or argument.arg in names:
-            yield _parameter(project, module, argument, argument in defaults)
-
-
-def _parameter(project: Project, module: SourceModule, argument: ast.arg, has_default: bool) -> FunctionParameter:
-    foreign = is_foreign(project, module, argument.annotation)
-    annotation = None if argument.annotation is None or foreign else ast.unparse(argument.annotation)
-    is_constexpr = False
-    if argument.annotation is not None and annotation is not None:
-        # Triton looks for the word in the annotation's name. An annotation that Python leaves as text keeps its alias.
-        is_constexpr = "constexpr" in annotation or (
-            not module.lazy_annotations and project.canonical(module, argument.annotation) in jit.CONSTEXPR
-        )
-    return FunctionParameter(
-        name=argument.arg, is_constexpr=is_constexpr, has_default=has_default, annotation=annotation
     )

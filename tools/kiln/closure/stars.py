@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiln.closure import packages, scope
-from kiln.closure.module import SourceModule, Unit, load_module
+from kiln.closure import packages, scope, triton_names
+from kiln.closure.module import SourceModule, Unit
+
+_DEFINITE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.Import, ast.ImportFrom)
+_BINDING = frozenset({"exec", "globals", "locals", "setattr", "vars"})
+"""builtins that can bind a name which no statement binds"""
 
 if TYPE_CHECKING:
     from kiln.closure.resolve import Project
@@ -44,16 +46,55 @@ def _is_hidden(project: Project, module: SourceModule, star: Unit, name: str) ->
     own = module.binding(name)
     if not own:
         return False
-    if own[0].index > star.index:
+    if own[0].index > star.index and is_definite(own[0]):
         between = module.units[star.index + 1 : own[0].index + 1]
         return not any(read.name == name for unit in between for read in scope.reads(unit.node))
-    if not isinstance(own[-1].node, (ast.Import, ast.ImportFrom)):
-        return False
     # `import triton`, and once more by the star.
-    node = named(star, name).node
-    assert isinstance(node, ast.ImportFrom)
-    outside = project.canonical_import(module, own[-1].node, name, ())
-    return outside is not None and outside == project.canonical_import(module, node, name, ())
+    outside = _outside_of(project, module, own[-1], name)
+    return outside is not None and outside == _outside_of(project, module, named(star, name), name)
+
+
+def may_bind(
+    project: Project,
+    module: SourceModule,
+    star: Unit,
+    name: str,
+    units: tuple[Unit, ...] = (),
+    *,
+    lists_change: bool = False,
+) -> bool:
+    """Whether a star import may give `name` another meaning than `units` do, for all that can be read off files.
+
+    `lists_change`: other files may change the `__all__` of what it imports.
+    """
+    if units and units[0].index > star.index and is_definite(units[0]):
+        return False
+    if brings(project, module, star, name) is not None and not (lists_change and _leads(project, module, star, name)):
+        return False
+    outside = _outside_of(project, module, units[-1], name) if units else None
+    assert isinstance(star.node, ast.ImportFrom)
+    is_foreign = hasattr(project.imported(module, star.node, star.node.names[0]).module, "dotted")
+    # A package hardly has another `triton`.
+    return outside is None or not (is_foreign or outside == _outside_of(project, module, named(star, name), name))
+
+
+def _leads(project: Project, module: SourceModule, star: Unit, name: str) -> bool:
+    """Whether a star import is one of a file of the project that may have a name."""
+    assert isinstance(star.node, ast.ImportFrom)
+    path = getattr(project.imported(module, star.node, star.node.names[0]).module, "path", None)
+    return path is not None and _may_have(project, project.open(path), name, frozenset())
+
+
+def _outside_of(project: Project, module: SourceModule, unit: Unit, name: str) -> str | None:
+    """The dotted name outside the project that an import binds to a name."""
+    if not isinstance(unit.node, (ast.Import, ast.ImportFrom)):
+        return None
+    return project.canonical_import(module, unit.node, name, ())
+
+
+def is_definite(unit: Unit) -> bool:
+    """Whether a statement that binds a name always does; a `for` need not."""
+    return isinstance(unit.node, _DEFINITE) and unit.undecided is None
 
 
 def brings(
@@ -71,7 +112,9 @@ def brings(
     other = project.open(path)
     listed = _listed(project, other, frozenset())
     if other.binding("__all__"):
-        return None if listed is None else name in listed
+        if listed is not None:
+            return name in listed
+        return None if _may_have(project, other, name, seen) else False
     if name.startswith("_"):
         return False
     if other.binding(name):
@@ -82,42 +125,28 @@ def brings(
     return True if True in found else None if None in found else False
 
 
+def _may_have(project: Project, module: SourceModule, name: str, seen: frozenset[str]) -> bool:
+    """Whether a module whose `__all__` cannot be read may have a name; it cannot list what it does not have."""
+    if module.binding(name) or module.binding("__getattr__"):
+        return True
+    own = [unit.node for unit in module.units if not unit.binds & {"__all__"}]
+    words = {child.id for node in own for child in ast.walk(node) if isinstance(child, ast.Name)}
+    if words & _BINDING:
+        return True
+    seen |= {module.file}
+    return any(brings(project, module, star, name, seen) is not False for star in module.stars)
+
+
 def _outside_brings(dotted: str, name: str) -> bool | None:
+    if name.startswith("_"):
+        return False
     words = dotted.split(".")
     if words[0] == "triton":
-        file = _triton_file(words[1:])
-        if file is None:
-            return None
-        module = load_module(file, f"triton/{'/'.join(words[1:])}")
-        listed = _constant_list(module)
-        if listed is not None:
-            return name in listed
-        return bool(module.binding(name)) and not name.startswith("_") if not module.stars else None
+        folder = triton_names.installed()
+        return triton_names.brings(folder, tuple(words[1:]), name) if folder is not None else None
     if dotted in packages.COMPUTING:
         return True if name in packages.COMPUTING[dotted] else None
     return None
-
-
-def _triton_file(words: list[str]) -> Path | None:
-    """The file of a module of Triton, which is not imported for that."""
-    found = importlib.util.find_spec("triton")
-    if found is None or found.origin is None:
-        return None
-    place = Path(found.origin).parent.joinpath(*words)
-    paths = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _constant_list(module: SourceModule) -> frozenset[str] | None:
-    """`__all__` where one statement gives it as plain text."""
-    units = module.binding("__all__")
-    value = getattr(units[0].node, "value", None) if len(units) == 1 else None
-    return _literal(value) if isinstance(value, (ast.List, ast.Tuple)) else None
-
-
-def _literal(value: ast.List | ast.Tuple) -> frozenset[str] | None:
-    texts = [item.value for item in value.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    return frozenset(texts) if len(texts) == len(value.elts) else None
 
 
 def _listed(project: Project, module: SourceModule, seen: frozenset[str]) -> frozenset[str] | None:
@@ -150,7 +179,7 @@ def _listed(project: Project, module: SourceModule, seen: frozenset[str]) -> fro
 def _texts(project: Project, module: SourceModule, value: ast.expr, seen: frozenset[str]) -> frozenset[str] | None:
     """The texts in a list, in sums of such, and in the `__all__` of other files."""
     if isinstance(value, (ast.List, ast.Tuple)):
-        return _literal(value)
+        return scope.texts(value)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         sides = [_texts(project, module, side, seen) for side in (value.left, value.right)]
         return None if None in sides else frozenset().union(*(side for side in sides if side is not None))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiln.closure import scope
 from kiln.closure.module import SourceModule
-from kiln.closure.resolve import Location, Project
-from kiln.errors import ClosureError
+from kiln.closure.resolve import Location, Project, bound_by
+from kiln.errors import ClosureError, Position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ def collect(project: Project, module: SourceModule) -> tuple[WholeModule, ...]:
     start = _name(project, module)
     if not start or start[0] == "triton" or start[0] in sys.stdlib_module_names or any("." in part for part in start):
         raise ClosureError(
-            f"{module.file} cannot be imported under its own name, {'.'.join(start)}",
+            f"the file cannot be imported under its own name, {'.'.join(start)}",
             where=module.file,
             expected="a name that neither Python nor Triton has for a module of its own",
             remedy="rename the file",
@@ -55,6 +56,38 @@ def collect(project: Project, module: SourceModule) -> tuple[WholeModule, ...]:
 def tree(module: SourceModule) -> ast.Module:
     """The whole file's, with the branches that a slice leaves out."""
     return ast.parse("\n".join(module.lines), filename=module.file)
+
+
+def variables(module: SourceModule) -> Iterator[tuple[str, Position]]:
+    """The variables of the environment that a file reads by names that stand there, each time that it does."""
+    nodes = list(ast.walk(tree(module)))
+    reading = _readers(nodes)
+    for node in nodes:
+        name: ast.expr | None = None
+        if isinstance(node, ast.Call) and node.args and scope.plain_path(node.func) in reading["get"]:
+            name = node.args[0]
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            name = node.slice if scope.plain_path(node.value) in reading["environ"] else None
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            name = node.left if scope.plain_path(node.comparators[0]) in reading["environ"] else None
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield name.value, module.position(node)
+
+
+def _readers(nodes: list[ast.AST]) -> Mapping[str, set[tuple[str, tuple[str, ...]]]]:
+    """What a file calls os.environ, and the functions that read a variable."""
+    environ: set[tuple[str, tuple[str, ...]]] = set()
+    get: set[tuple[str, tuple[str, ...]]] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for name in (bound_by(alias) for alias in node.names if alias.name == "os"):
+                environ.add((name, ("environ",)))
+                get.add((name, ("getenv",)))
+        elif isinstance(node, ast.ImportFrom) and node.module == "os" and not node.level:
+            environ |= {(bound_by(alias), ()) for alias in node.names if alias.name == "environ"}
+            get |= {(bound_by(alias), ()) for alias in node.names if alias.name == "getenv"}
+    get |= {(name, (*path, method)) for name, path in environ for method in ("get", "__getitem__", "__contains__")}
+    return {"environ": environ, "get": get}
 
 
 def _name(project: Project, module: SourceModule) -> tuple[str, ...]:

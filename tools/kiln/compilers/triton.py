@@ -6,8 +6,6 @@ the children inherit both. Triton's own cache is never used: its key leaves out 
 
 from __future__ import annotations
 
-import re
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,16 +17,16 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import code_generator
-from triton.compiler.code_generator import CodeGenerator, CompilationError
+from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.language import str_to_ty
 from triton.runtime import JITFunction
-from triton.runtime.errors import PTXASError
 
 from kiln.closure import load
 from kiln.closure.visited import Visit, check_visits
+from kiln.compilers.diagnostics import failure
 from kiln.compilers.request import CompileRequest, CompilerMetadata
-from kiln.errors import ClosureError, CompileError, KilnError, Position
+from kiln.errors import ClosureError, KilnError
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 
 FOLDER = Path(triton.__file__).parent
@@ -63,7 +61,7 @@ def compile_kernel(request: CompileRequest) -> Compiled:
         backend.load_dialects(context)
         stage = "front end"
         source = _source(function, request)
-        with _visits() as visits:
+        with _visits() as visits, load.environment(request.closure):
             module = source.make_ir(
                 backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
             )
@@ -73,7 +71,7 @@ def compile_kernel(request: CompileRequest) -> Compiled:
     except KilnError:
         raise
     except Exception as error:
-        raise _failure(request, stage, error) from error
+        raise failure(request, stage, error) from error
     data = module.encode() if isinstance(module, str) else bytes(module)
     return Compiled(data=data, metadata=_metadata(request, metadata))
 
@@ -190,77 +188,3 @@ def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMeta
         profile_scratch_align=metadata.get("profile_scratch_align", 1),
         tools=tools,
     )
-
-
-def _failure(request: CompileRequest, stage: str, error: Exception) -> CompileError:
-    """What went wrong as people read it: the stage, the kernel's line, the diagnostic lines and nothing else."""
-    if isinstance(error, CompilationError):
-        # The innermost cause is where the fault is; the outer ones are the calls that lead there.
-        while isinstance(error.__cause__, CompilationError):
-            error = error.__cause__
-        what = "\n".join([f"{stage}: {_root(error)}", *(f"    {line}" for line in _excerpt(error).splitlines())])
-        return CompileError(what, where=_locate(request, error) or request.closure.position)
-    if isinstance(error, PTXASError):
-        # Its temporary file has another name in each image, and is gone; the log holds the PTX with those lines.
-        lines = re.findall(r"^ptxas .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
-        lines = [re.sub(r"^ptxas \S+\.ptx, line (\d+); (\w+) *:", r"line \1 of the PTX: \2:", line) for line in lines]
-        return CompileError(
-            f"{stage}: ptxas refused the code that Triton gave it",
-            where=request.closure.position,
-            actual="; ".join(lines[:4]) or None,
-        )
-    first, *more = f"{type(error).__name__}: {error}".splitlines()
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
-    where = request.declared if stage == "options" else request.closure.position
-    if frames:
-        where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
-    return CompileError("\n".join([f"{stage}: {first}", *(f"    {line}" for line in more[:7])]), where=where)
-
-
-def _root(error: CompilationError) -> str:
-    """The message of the last cause: Triton wraps a plain exception of its front end in one that adds the place."""
-    text = str(error.error_message or "").strip()
-    cause = error.__cause__
-    while cause is not None:
-        text, cause = f"{type(cause).__name__}: {cause}".strip(), cause.__cause__
-    # Triton hands on some exceptions as their repr.
-    if found := re.fullmatch(r"(\w+)\((['\"])(.*)\2\)", text):
-        text = f"{found.group(1)}: {found.group(3)}"
-    return text.splitlines()[0] if text else type(error).__name__
-
-
-def _excerpt(error: CompilationError) -> str:
-    """The source line at fault, with a caret below it."""
-    line, column = getattr(error.node, "lineno", None), getattr(error.node, "col_offset", 0)
-    if not error.src or line is None or line > len(error.src.split("\n")):
-        return ""
-    text = error.src.split("\n")[line - 1]
-    shift = len(text) - len(text.lstrip())
-    return f"{text.strip()}\n{' ' * (column - shift)}^"
-
-
-def _locate(request: CompileRequest, error: CompilationError) -> Position | None:
-    """The place in the file of a front-end error: Triton counts lines from the function's own first line."""
-    line, column = getattr(error.node, "lineno", None), getattr(error.node, "col_offset", 0)
-    if not error.src or line is None:
-        return None
-    body = error.src.strip()
-    for module in request.closure.modules:
-        start = module.text.find(body)
-        if start >= 0:
-            first = module.text.count("\n", 0, start) + 1
-            return Position(file=module.file, line=first + line - 1, column=column + 1)
-    return None
-
-
-def printed_errors(log: Path) -> str | None:
-    """The first lines that read like errors in what the compilers printed, or None: exit code 0 is no success.
-
-    LLVM reports some faults (inline assembly for another machine, say) on standard error alone, and goes on. Lines are
-    told by how they begin, as compilers write them, for a kernel may print the word itself.
-    """
-    lines = log.read_text("utf-8", "replace").splitlines()
-    found = [
-        line.strip() for line in lines if re.match(r"(\S+:\d+:\d+: )?(LLVM |fatal )?error ?:", line, re.IGNORECASE)
-    ]
-    return "; ".join(dict.fromkeys(found[:3])) or None

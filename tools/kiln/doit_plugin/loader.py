@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +18,7 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from doit.task import Task
 
 from kiln.doit_plugin.backend import StateBackend
+from kiln.doit_plugin.owner import check_owner
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.tasks import Freshness, StepTask, group_task, shown
 from kiln.engine.build import Build
@@ -38,6 +40,9 @@ _CHANGING = ("clean", "forget", "ignore", "reset-dep")
 """Commands of doit that change what builds rely on. They act on a group's direct subtasks only: a variant's name is
 replaced by those of its images."""
 
+
+_PRINTING = ("list", "info")
+"""Commands of doit that print, and change nothing that has to be left in order"""
 
 _BUILD_DIR = {
     "section": "Kiln",
@@ -70,6 +75,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def setup(self, opt_values: Mapping[str, Any]) -> None:
         """Take the command's options, and load dodo.py."""
         self._options = opt_values
+        if opt_values.get("build_dir") is not None:
+            _check_build_dir(opt_values["build_dir"])
         super().setup(opt_values)
 
     def _folder(self) -> Path:
@@ -80,7 +87,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                     self._manifest = read_manifest(Path(MANIFEST))
             except KilnError as error:
                 self._manifest = error
-        if self._options.get("build_dir"):
+        if self._options.get("build_dir") is not None:
             return Path(os.path.normpath(self._started / self._options["build_dir"]))
         declared = BUILD_FOLDER if isinstance(self._manifest, KilnError) else self._manifest.build
         return Path(os.path.normpath(Path.cwd() / declared))
@@ -110,11 +117,16 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if isinstance(self._manifest, KilnError):
             raise InvalidDodoFile(str(self._manifest)) from self._manifest
         assert self._manifest is not None  # the folder was asked for
-        _check_folder(folder, self._manifest)
+        _check_folder(folder, self._manifest, self._options.get("build_dir"))
+        if cmd.get_name() == "forget" and not (pos_args or self._options.get("forget_all") or self._names_defaults()):
+            raise InvalidCommand("say what to forget: the names of tasks, or --all")
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
         library = Library(manifest=self._manifest, build=folder, state=state)
+        if cmd.get_name() in _PRINTING:
+            # What reads the output may have seen enough: `doit list | head`.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if cmd.get_name() == "list" and not pos_args and not self._options.get("subtasks"):
             # All that such a list shows; the 24,000 steps of 2,000 variants for 4 targets take a second to make.
             return [*self._overview(rules, library, self.build), *own]
@@ -127,6 +139,10 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         with _kept_for_good():
             return [*self._tasks(pos_args, groups, self.build), *own]
 
+    def _names_defaults(self) -> bool:
+        """Whether dodo.py says which tasks are meant where none is named."""
+        return "default_tasks" in self.namespace.get("DOIT_CONFIG", {})
+
     def outputs(self) -> set[str]:
         """What all steps of the manifest make, relative to the build folder."""
         return {output for _, make in self.makers.values() for output in make().outputs}
@@ -134,10 +150,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def _hold_lock(self, build: Build) -> None:
         """Keep the build folder from builds until this process ends: the command changes what they rely on."""
         if build.root.exists():
-            try:
-                self._lock.enter_context(build_lock(build.lock, waiting=warn))
-            except KilnError as error:
-                raise InvalidDodoFile(str(error)) from error
+            hold_lock(self._lock, build)
             build.state.refresh()
 
     def _overview(self, rules: Sequence[Rule], library: Library, build: Build) -> list[Task]:
@@ -192,7 +205,12 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         for argument in selection:
             if argument in {task.name for task in own}:
                 return
-            if argument.startswith("-") or argument in names:
+            if argument.startswith("-"):
+                raise InvalidCommand(
+                    f"{argument} stands behind the name of a task, and that task takes no options: write options of "
+                    "doit before all names"
+                )
+            if argument in names:
                 continue
             if "*" in argument:
                 if not fnmatch.filter(names, argument):
@@ -227,20 +245,46 @@ def _all_fresh(tasks: Sequence[Task]) -> bool:
     return all(check() for task in tasks for check, _, _ in task.uptodate)
 
 
-def _check_folder(folder: Path, manifest: Manifest) -> None:
-    """Refuse a build folder that holds what people write: what a build does not know there, it may remove."""
+def _check_build_dir(text: str) -> None:
+    """Refuse an option that can hardly mean the folder that it names."""
+    if not text.strip():
+        raise InvalidCommand("--build-dir names no folder: leave it out to build where kernels.yaml says")
+    if text.startswith("~"):
+        raise InvalidCommand(
+            f"--build-dir is {text!r}: a shell makes a home folder of ~ at the start of a word that has no quotes, and "
+            "nobody did here; put a space before it in place of =, or write the whole path"
+        )
+
+
+def _check_folder(folder: Path, manifest: Manifest, option: str | None) -> None:
+    """Refuse a build folder that holds what people write: what a build does not know there, it may remove.
+
+    `option` is what `--build-dir` says, which goes before the manifest.
+    """
     real = folder.resolve()
     sources = (*manifest.files, *dict.fromkeys(kernel.source for kernel in manifest.kernels))
     inside = [path for path in sources if path.resolve().is_relative_to(real)]
     if inside:
         error = ManifestError(
             "the build folder would hold sources",
-            where=manifest.position,
+            where="--build-dir" if option is not None else manifest.build_position or manifest.position,
             expected="a folder that holds what is built, and nothing else",
             actual=f"{shown(folder)}, with {shown(inside[0])} in it",
             remedy="name another folder: `build:` in kernels.yaml, or `doit --build-dir DIR`",
         )
         raise InvalidDodoFile(str(error))
+    try:
+        check_owner(folder / PRIVATE_FOLDER, Path.cwd(), MANIFEST)
+    except KilnError as other:
+        raise InvalidDodoFile(str(other)) from other
+
+
+def hold_lock(stack: ExitStack, build: Build) -> None:
+    """Enter the build folder's lock. Raises InvalidDodoFile, which doit takes for an error before a run."""
+    try:
+        stack.enter_context(build_lock(build.lock, waiting=warn))
+    except KilnError as error:
+        raise InvalidDodoFile(str(error)) from error
 
 
 def warn(text: str) -> None:

@@ -16,10 +16,10 @@ from doit.exceptions import InvalidCommand, TaskFailed, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
-from kiln.doit_plugin.loader import KilnLoader, warn
+from kiln.doit_plugin.loader import MANIFEST, KilnLoader, hold_lock, warn
+from kiln.doit_plugin.owner import claim
 from kiln.doit_plugin.tasks import StepTask
 from kiln.engine.build import Build, Finished
-from kiln.engine.lock import build_lock
 from kiln.errors import KilnError
 
 
@@ -170,7 +170,8 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             chosen = kind(stream, {"failure_verbosity": failure_verbosity}) if isinstance(kind, type) else kind
             runner = StepRunner(build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
             try:
-                stack.enter_context(build_lock(build.lock, waiting=warn))
+                hold_lock(stack, build)
+                claim(build.lock.parent, Path.cwd(), MANIFEST)
                 stack.enter_context(build)
                 build.sweep(set(loader.makers), loader.outputs)
                 for warning in build.state.warnings:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.compound_types import Key, ListOf, MapOf, OneOrMore, Section
 from kiln.manifest.constant_types import Constant
-from kiln.manifest.constants import Value, same, written
+from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value, same, written
 from kiln.manifest.expression import RESERVED_NAMES
 from kiln.manifest.model import Block, Exclusion
 from kiln.manifest.value_types import Integer, Text, wrong
@@ -185,12 +185,17 @@ def _check_tags(blocks: Sequence[Block], what: str) -> None:
 
 
 def word_of(value: Value) -> str:
-    """How a value stands in names: 1 and 0 for true and false, integers and texts as they are written.
+    """How a value stands in names: 1 and 0 for true and false, integers and texts as they are written, dtypes and
+    functions by their own names.
 
-    What has no such word, as null and a dtype, gives one that no name can hold.
+    What has no such word, as null and 0.5, gives one that no name can hold.
     """
     if isinstance(value, bool):
         return str(int(value))
+    if isinstance(value, DTypeConstant):
+        return value.name
+    if isinstance(value, FunctionConstant):
+        return "_".join(re.findall("[A-Za-z0-9]+", value.name))
     return "~" if value is None else value if isinstance(value, str) else written(value)
 
 

@@ -30,7 +30,7 @@ class Configuration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class SourcePlace:
     """A source file, and what its code may reach: what a reader needs to know of a manifest."""
 
     source: Path
@@ -51,10 +51,12 @@ class SourceReader(Protocol):
     ClosureError, at the line of the source, for what cannot be told without running it.
     """
 
-    def configurations(self, place: Place, function: str, targets: Mapping[str, Position]) -> tuple[Configuration, ...]:
+    def configurations(
+        self, place: SourcePlace, function: str, targets: Mapping[str, Position]
+    ) -> tuple[Configuration, ...]:
         """What the function's own `@triton.autotune` lists, in order, no two equal, for any of `targets`."""
 
-    def function_table(self, place: Place, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
+    def function_table(self, place: SourcePlace, targets: Mapping[str, Position]) -> tuple[TableRow, ...]:
         """What the file's `get_function_table()` returns, in order: the same for each of `targets`."""
 
 
@@ -142,13 +144,21 @@ def _options_word(options: Mapping[str, Value]) -> str:
 
 
 def _check_tag(tag: str, configuration: Configuration, what: str) -> None:
-    if TAG.fullmatch(tag) is None:
-        said = ", ".join(f"{name} = {written(value)}" for name, value in configuration.constants.items())
+    for name, value in configuration.constants.items():
+        if TAG.fullmatch(word_of(value)) is None:
+            raise ManifestError(
+                f"`{what}`: {name} of a configuration is {written(value)}, which cannot stand in names",
+                where=configuration.position,
+                expected=f"integers, truth values, dtypes, functions, and texts of {TAG_RULE}",
+                actual=f"{name} = {written(value)}",
+                remedy="write the blocks out, each with a `tag`; `kiln import` prints them",
+            )
+    if not tag:
         raise ManifestError(
-            f"`{what}`: the values of a configuration make no tag, and so no name",
+            f"`{what}`: a configuration makes no tag, and so no name",
             where=configuration.position,
-            expected=TAG_RULE,
-            actual=f"{show(tag)}, of {said}" if said else "no constants and no options",
+            expected="constants or compiler options",
+            actual="neither",
             remedy="write the blocks out, each with a `tag`",
         )
 

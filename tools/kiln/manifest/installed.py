@@ -60,6 +60,17 @@ def is_candidate(name: str) -> bool:
     return name not in FOREIGN and name not in sys.stdlib_module_names
 
 
+def why_never(name: str) -> str | None:
+    """Why nothing is ever taken from a package of that name, in words; None for one that may hold kernels."""
+    if is_candidate(name):
+        return None
+    if name == "triton":
+        return "Triton's own functions come with the compiler, and are no kernels"
+    if name in sys.stdlib_module_names:
+        return f"{name} is a module of Python itself"
+    return f"{name} is never read, so that builds do not depend on it"
+
+
 def find_package(name: str, folders: Iterable[Path]) -> tuple[Path, ...]:
     """The folders in which the top-level package or module `name` lies: several for one without `__init__.py`."""
     if not is_candidate(name):

@@ -14,18 +14,18 @@ from kiln.manifest.expand import expand_images, expand_variants
 from kiln.manifest.expression import Expression, parse_expression
 from kiln.manifest.files import ManifestFile, entries_of, read_files, with_defaults
 from kiln.manifest.from_source import (
-    Place,
+    SourcePlace,
     SourceReader,
     autotuned_blocks,
     main_dtype,
     rows_of,
     table_blocks,
 )
-from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest, TableRow, Variant
+from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest, Variant
 from kiln.manifest.names import fold
 from kiln.manifest.pattern import check_no_block, check_pattern, fill
 from kiln.manifest.schema import KERNEL, OPTIONS
-from kiln.manifest.sources import Folders, check_roots, find_source
+from kiln.manifest.source_files import Folders, check_roots, find_source
 from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List
@@ -61,6 +61,7 @@ def load(path: Path, reader: SourceReader | None = None) -> Manifest:
         roots=top["roots"],
         environment=top["environment"],
         build=top["build"],
+        build_position=files[0].entries["build"].value.position if "build" in files[0].entries else None,
         kernels=kernels,
         variants=variants,
         images=expand_images(variants),
@@ -99,33 +100,122 @@ def _read_kernel(
 ) -> Kernel:
     values = with_defaults(given, KERNEL)
     entries = entries_of(entry.value)
-    position = entry.key.position
     top = first.values
     targets = _narrow_targets(key, values["targets"], entries, top["targets"])
-    word = "function_table" if values["function_table"] is not None else "source"
+    known = dict(zip(top["targets"], first.item_positions("targets"), strict=True))
+    asked = {name: known[name] for name in targets}
     folders = Folders(top=first.path.parent, own=file.folder, roots=top["roots"])
     places = {name: own.value.position for name, own in entries.items()}
     cuda = read_cuda(key, values, entries)
     if cuda is None and "function" in entries:
         check_python_function(values["function"], places["function"])
-    source = find_source(word, values, places, f"kernels.{key}", folders)
-    place = Place(
+    has_table = values["function_table"] is not None
+    source = find_source("function_table" if has_table else "source", values, places, f"kernels.{key}", folders)
+    place = SourcePlace(
         source=source.path,
         root=folders.top,
         roots=folders.roots,
         environment=top["environment"],
         where=source.position,
     )
-    values["source"] = source.name
-    rows: tuple[TableRow, ...] = ()
-    known = dict(zip(top["targets"], first.item_positions("targets"), strict=True))
-    asked = {name: known[name] for name in targets}
-    if word == "function_table":
-        rows = _read_table(key, values, place, reader, asked)
-    elif values["blocks"] is None:
-        place = dataclasses.replace(place, where=entries["blocks"].value.position)
-        values["blocks"] = _read_autotune(key, values["function"], place, reader, asked)
+    if has_table:
+        values = {**values, **_of_table(key, values["function"], place, reader, asked)}
+    else:
+        values = {**values, **_of_patterns(key, values, entries, place, reader, asked), "source_name": source.name}
     _check_tolerance(values, entries)
+    positions = _positions(values, entries)
+    _check_variables(values, positions)
+    return Kernel(
+        key=key,
+        position=entry.key.position,
+        positions=positions,
+        source=values["source"],
+        source_name=values["source_name"],
+        function=values["function"],
+        dtypes=values["dtypes"],
+        axes=values["axes"],
+        blocks=values["blocks"],
+        constants=values["constants"],
+        exclude=values["exclude"],
+        rows=values["rows"],
+        targets=targets,
+        name=values["name"],
+        group=values["group"],
+        signature=values["signature"],
+        options=_merge_options(file.defaults, values["options"]),
+        inputs=values["inputs"],
+        grid=_pad_grid(values["grid"]),
+        select=values["select"],
+        tensors=values["tensors"],
+        reference=_find_reference(key, values["reference"], places, folders),
+        problems=values["problems"],
+        tolerance=values["tolerance"],
+        promises=values["promises"],
+        cuda=cuda,
+    )
+
+
+def _of_table(
+    key: str, function: str | None, place: SourcePlace, reader: SourceReader | None, targets: Mapping[str, Position]
+) -> dict[str, Any]:
+    """What the rows of a function table say of a kernel, by the names of Kernel's fields."""
+    if reader is None:
+        raise _no_reader("a function table", place)
+    what = f"kernels.{key}.function_table"
+    rows = rows_of(reader.function_table(place, targets), function, what, place.where)
+    return {
+        "source": rows[0].source,
+        "source_name": rows[0].source_name,
+        "function": rows[0].function,
+        "dtypes": tuple(dict.fromkeys(main_dtype(row.signature) for row in rows)),
+        "blocks": table_blocks(rows, what),
+        "rows": rows,
+        "name": "{block}",
+        "group": "",
+        "signature": "",
+    }
+
+
+def _of_patterns(
+    key: str,
+    values: Mapping[str, Any],
+    entries: Mapping[str, Entry],
+    place: SourcePlace,
+    reader: SourceReader | None,
+    targets: Mapping[str, Position],
+) -> dict[str, Any]:
+    """What the lists and patterns of a kernel's own say of it, by the names of Kernel's fields."""
+    blocks: tuple[Block, ...] | None = values["blocks"]
+    if blocks is None:
+        tuned = dataclasses.replace(place, where=entries["blocks"].value.position)
+        blocks = _read_autotune(key, values["function"], tuned, reader, targets)
+    has_blocks = blocks != (NO_BLOCK,)
+    own = ("dtype", "block") if has_blocks else ("dtype",)
+    for name, allowed in (("name", own), ("group", own), ("signature", ("dtype",))):
+        if name in entries:
+            if not has_blocks and name != "signature":
+                check_no_block(values[name], entries[name].value.position, f"kernels.{key}.{name}")
+            check_pattern(values[name], (*allowed, *values["axes"]), entries[name].value.position)
+    group = values["group"]
+    return {
+        "source": place.source,
+        "blocks": blocks,
+        "rows": (),
+        "group": group if group is not None else _default_group(key, {**values, "blocks": blocks}),
+    }
+
+
+def _read_autotune(
+    key: str, function: str, place: SourcePlace, reader: SourceReader | None, targets: Mapping[str, Position]
+) -> tuple[Block, ...]:
+    if reader is None:
+        raise _no_reader("`blocks: autotune`", place)
+    what = f"kernels.{key}.blocks"
+    return autotuned_blocks(reader.configurations(place, function, targets), what, place.where, targets)
+
+
+def _positions(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> dict[str, Position]:
+    """The places of a kernel's keys; see Kernel.positions."""
     positions = {name: own.key.position for name, own in entries.items()}
     for section in ("constants", "axes", "inputs"):
         if section in entries:
@@ -136,78 +226,19 @@ def _read_kernel(
         assert isinstance(problems, List)
         for index, problem in enumerate(problems.items):
             positions |= {f"problems.{index}.{name}": own.key.position for name, own in entries_of(problem).items()}
-    _check_variables(values, positions)
-    has_blocks = values["blocks"] != (NO_BLOCK,)
-    own = ("dtype", "block") if has_blocks else ("dtype",)
-    for name, allowed in (("name", own), ("group", own), ("signature", ("dtype",))):
-        if name in entries:
-            if not has_blocks and name != "signature":
-                check_no_block(values[name], entries[name].value.position, f"kernels.{key}.{name}")
-            check_pattern(values[name], (*allowed, *values["axes"]), entries[name].value.position)
-    if values["reference"] is not None:
-        path, _, function = values["reference"].rpartition(":")
-        folders.find(path, places["reference"], f"kernels.{key}.reference")
-        values["reference"] = f"{folders.name(path)}:{function}"
-    return Kernel(
-        key=key,
-        position=position,
-        positions=positions,
-        source=rows[0].source if rows else place.source,
-        source_name=values["source"],
-        function=values["function"],
-        dtypes=values["dtypes"],
-        axes=values["axes"],
-        blocks=values["blocks"],
-        constants=values["constants"],
-        exclude=values["exclude"],
-        rows=rows,
-        targets=targets,
-        name=values["name"],
-        group=values["group"] if values["group"] is not None else _default_group(key, values),
-        signature=values["signature"],
-        options=_merge_options(file.defaults, values["options"]),
-        inputs=values["inputs"],
-        grid=_pad_grid(values["grid"]),
-        select=values["select"],
-        tensors=values["tensors"],
-        reference=values["reference"],
-        problems=values["problems"],
-        tolerance=values["tolerance"],
-        promises=values["promises"],
-        cuda=cuda,
-    )
+    return positions
 
 
-def _read_autotune(
-    key: str, function: str, place: Place, reader: SourceReader | None, targets: Mapping[str, Position]
-) -> tuple[Block, ...]:
-    if reader is None:
-        raise _no_reader("`blocks: autotune`", place)
-    what = f"kernels.{key}.blocks"
-    return autotuned_blocks(reader.configurations(place, function, targets), what, place.where, targets)
+def _find_reference(key: str, written: str | None, places: Mapping[str, Position], folders: Folders) -> str | None:
+    """The reference as it is named everywhere, once its file is there."""
+    if written is None:
+        return None
+    path, _, function = written.rpartition(":")
+    folders.find(path, places["reference"], f"kernels.{key}.reference")
+    return f"{folders.name(path)}:{function}"
 
 
-def _read_table(
-    key: str, values: dict[str, Any], place: Place, reader: SourceReader | None, targets: Mapping[str, Position]
-) -> tuple[TableRow, ...]:
-    """The rows, and in `values` what they stand in place of."""
-    if reader is None:
-        raise _no_reader("a function table", place)
-    what = f"kernels.{key}.function_table"
-    rows = rows_of(reader.function_table(place, targets), values["function"], what, place.where)
-    values |= {
-        "source": rows[0].source_name,
-        "function": rows[0].function,
-        "dtypes": tuple(dict.fromkeys(main_dtype(row.signature) for row in rows)),
-        "blocks": table_blocks(rows, what),
-        "name": "{block}",
-        "group": "",
-        "signature": "",
-    }
-    return rows
-
-
-def _no_reader(what: str, place: Place) -> ManifestError:
+def _no_reader(what: str, place: SourcePlace) -> ManifestError:
     return ManifestError(
         f"{what} is read from a source file, and the manifest is looked at alone here",
         where=place.where,

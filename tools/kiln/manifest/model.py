@@ -220,6 +220,8 @@ class Manifest:
     """variable -> what the code of kernels finds in it; None for one that is not set"""
     build: str = "build"
     """the build folder, relative to the manifest's own"""
+    build_position: Position | None = None
+    """None: the manifest leaves it out"""
     kernels: tuple[Kernel, ...]
     variants: tuple[Variant, ...]
     images: tuple[Image, ...]

@@ -30,9 +30,11 @@ def check_outer_path(text: str, position: Position, what: str) -> None:
     """The same for a path that may lead out of the manifest's folder: `../third_party/flash`. Raises ManifestError."""
     inner = _UP.sub("", text, count=1)
     fault = _fault(inner) if inner or not text else None
+    if text.startswith("~"):
+        fault = "`~` is a shell's word for a home folder, and Kiln takes it for a name", None
     if fault is not None:
         why, remedy = fault
-        if inner.startswith("/"):
+        if inner.startswith(("/", "~")):
             remedy = "write it relative to the manifest's folder"
         elif ".." in inner.split("/"):
             why, remedy = "`..` stands behind a folder", "write the shortest path"
@@ -47,7 +49,8 @@ def _fault(text: str) -> tuple[str, str | None] | None:
     if text.startswith("/"):
         return "it is absolute", "move the file under the manifest's folder"
     if forbidden is not None:
-        return f"it holds {forbidden[0]!a}", "use forward slashes" if forbidden[0] == "\\" else "rename the file"
+        remedy = "use forward slashes" if forbidden[0] == "\\" else "use names without it"
+        return f"it holds {forbidden[0]!a}", remedy
     if ".." in text.split("/"):
         return "it leads out of a folder", "move the file under the manifest's folder, or declare its own under `roots`"
     if any(part in ("", ".") for part in text.split("/")):

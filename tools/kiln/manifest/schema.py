@@ -293,7 +293,7 @@ KERNEL: dict[str, Key] = {
     ),
     "tolerance": Key(
         type=MapOf(key=Word(choices=tuple(DTYPES), suggest=suggest_dtype), value=Number()),
-        doc="largest absolute error against the reference in float64, by dtype",
+        doc="largest error against the reference in float64, by dtype, as a share of the reference's largest magnitude",
         example="{fp32: 1e-5, fp16: 1e-3}",
         default={},
     ),

@@ -24,12 +24,20 @@ def check_library_name(text: str, position: Position, what: str) -> None:
 
 
 def check_function(text: str, position: Position, what: str) -> None:
-    if not text.isascii() or not text.isidentifier() or keyword.iskeyword(text):
+    if not text.isidentifier() or keyword.iskeyword(text):
         raise ManifestError(
             f"{show(text)} cannot be a function's name in Python",
             where=position,
             expected="the name of a function in `source`",
             actual=show(text),
+        )
+    if not text.isascii():
+        raise ManifestError(
+            f"the function {show(text)} has letters in its name that are not ASCII",
+            where=position,
+            expected="a name in ASCII: images, C and Rust call the kernel by it",
+            actual=show(text),
+            remedy="rename it in the source",
         )
 
 
@@ -115,7 +123,7 @@ def check_module(text: str, position: Position, what: str) -> None:
 
 
 def check_build(text: str, position: Position, what: str) -> None:
-    if text.strip("./"):
+    if text.strip("./").strip():
         check_outer_path(text, position, what)
     else:
         raise ManifestError(

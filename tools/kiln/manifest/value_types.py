@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -35,6 +36,11 @@ class ValueType(Protocol[T_co]):
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,99})|0x[0-9a-fA-F]{1,80}")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?")
+
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+"""what YAML has for floats that are no numbers"""
+
+_FINITE = 'write a finite number; a kernel can say float("inf") and float("nan") itself'
 
 _DIGITS = "write an integer in decimal, or in hexadecimal with 0x"
 
@@ -70,7 +76,14 @@ class Integer:
         """Refuse a value out of range; `actual` says where it comes from. Raises ManifestError at `position`."""
         fits = self.minimum <= value <= self.maximum
         if not fits or (self.power_of_two and value & (value - 1)):
-            raise ManifestError(f"wrong value for `{what}`", where=position, expected=self.words, actual=actual)
+            wide = f"an integer has 64 bits: {INT64[0]} to {INT64[1]}"
+            raise ManifestError(
+                f"wrong value for `{what}`",
+                where=position,
+                expected=self.words,
+                actual=actual,
+                remedy=None if INT64[0] <= value <= INT64[1] else wide,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +109,8 @@ class Number:
         if not isinstance(node, Scalar) or not node.plain or _NUMBER.fullmatch(node.text) is None:
             quoted = isinstance(node, Scalar) and not node.plain and _NUMBER.fullmatch(node.text)
             raise wrong(node, what, self.words, "remove the quotes" if quoted else None)
-        value = float(node.text)
-        if value < 0 or math.isinf(value):
+        value = _float(node, what, self.words)
+        if value < 0:
             raise wrong(node, what, self.words)
         return value
 
@@ -125,6 +138,8 @@ class TextOrNothing:
     def read(self, node: Node, what: str) -> str | None:
         if isinstance(node, Scalar) and node.plain and node.text == "null":
             return None
+        if isinstance(node, Scalar) and other_type(node) == "nothing":
+            raise wrong(node, what, self.words, 'write null, or "" for a text without characters')
         return read_text(node, what, self.words)
 
 
@@ -210,10 +225,9 @@ class Literal:
             return Integer().read(node, what)
         # A number without point and exponent has zeros in front, which some readers take for an octal one.
         if _NUMBER.fullmatch(node.text) and not node.text.lstrip("+-").isdigit():
-            value = float(node.text)
-            if math.isinf(value):
-                raise wrong(node, what, self.words)
-            return value
+            return _float(node, what, self.words)
+        if _NOT_FINITE.fullmatch(node.text):
+            raise wrong(node, what, self.words, _FINITE)
         return read_text(node, what, self.words)
 
 
@@ -253,7 +267,9 @@ class Either:
 def read_text(node: Node, what: str, words: str = "text") -> str:
     """The text of a scalar. Raises ManifestError for a plain one that some YAML reader takes for something else."""
     if not isinstance(node, Scalar):
-        raise wrong(node, what, words, "put the text in quotes" if isinstance(node, Map) else None)
+        raise wrong(node, what, words, "put the text in quotes" if _is_placeholder(node) else None)
+    if other_type(node) == "nothing":
+        raise wrong(node, what, words, "write the value, or remove the entry")
     if other_type(node) is not None:
         raise wrong(node, what, words, f'quote it: "{node.text}"' if node.text and len(node.text) < 60 else None)
     if node.text == FILL_IN:
@@ -265,6 +281,22 @@ def read_text(node: Node, what: str, words: str = "text") -> str:
             remedy="write what it is",
         )
     return node.text
+
+
+def _is_placeholder(node: Node) -> bool:
+    """Whether a map is what YAML makes of {dtype} without quotes: keys with nothing behind them."""
+    values = [entry.value for entry in node.entries] if isinstance(node, Map) else []
+    return bool(values) and all(isinstance(value, Scalar) and value.plain and not value.text for value in values)
+
+
+def _float(node: Scalar, what: str, words: str) -> float:
+    """The fp64 of a number's text. Raises ManifestError where it would be infinite, or 0 for what is not 0."""
+    value = float(node.text)
+    if math.isinf(value):
+        raise wrong(node, what, words, f"the largest number is {sys.float_info.max:.4g}")
+    if value == 0 and re.search("[1-9]", node.text.lower().partition("e")[0]):
+        raise wrong(node, what, words, "it is too small for a float of 64 bits: write 0.0 or a larger number")
+    return value
 
 
 def wrong(node: Node, what: str, words: str, remedy: str | None = None) -> ManifestError:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiln.closure.entry import written
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Project
 from kiln.closure.roots import Roots
-from kiln.closure.tuning.autotune import find_definition
-from kiln.errors import KilnError, did_you_mean
+from kiln.errors import KilnError, Position, did_you_mean
 from kiln.manifest import installed
 
 
@@ -67,6 +67,14 @@ def _find_installed(name: str, folder: Path) -> Found:
     project = Project(root=folder.resolve())
     folders = [base.folder for base in Roots(root=folder.resolve()).packages]
     path = installed.find_module(name.split("."), folders)
+    never = installed.why_never(name.partition(".")[0])
+    if path is None and never is not None:
+        raise ImportKernelError(
+            f"no kernel is taken from there: {never}",
+            where=name,
+            expected="a module that defines a Triton kernel, such as liger_kernel.ops.softmax",
+            remedy="copy the kernel into a file, and name that",
+        )
     if path is None:
         raise ImportKernelError(
             f"no module {name!r} is installed",
@@ -86,23 +94,28 @@ def full_name(module: SourceModule, function: str) -> str:
     paths = _paths(module)
     inside = [path for path in paths if path.endswith(f".{function}")]
     jitted = [path for path in inside if _says_jit(module, path)]
-    if find_definition(module, function) is not None and (_says_jit(module, function) or len(jitted) != 1):
+    if _definition(module, function) is not None and (_says_jit(module, function) or len(jitted) != 1):
         return function
     inside = jitted or inside
     if len(inside) == 1:
         return inside[0]
     raise ImportKernelError(
-        f"{module.file} has several functions {function}" if inside else f"{module.file} has no function {function!r}",
-        where=module.file,
+        f"the file has several functions {function}" if inside else f"the file has no function {function!r}",
+        where=Position(file=module.file, line=1),
         expected=f"one of {', '.join(inside or paths)}" if paths else "a function, and the file defines none",
         actual=function,
         remedy=did_you_mean(function, paths) or "check the name",
     )
 
 
+def _definition(module: SourceModule, path: str) -> ast.FunctionDef | None:
+    found = written([unit.node for unit in module.units], path)
+    return found[-1] if found and isinstance(found[-1], ast.FunctionDef) else None
+
+
 def _says_jit(module: SourceModule, path: str) -> bool:
     """Whether a decorator of a function names `jit`: a plain function often has the name of the kernel that it runs."""
-    definition = find_definition(module, path)
+    definition = _definition(module, path)
     return definition is not None and any("jit" in ast.unparse(each) for each in definition.decorator_list)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kiln.closure.module import SourceModule
 from kiln.manifest.dtypes import dtype_called
 from kiln.manifest.schema import OPTIONS
 
-POINTER, INTEGER, REAL, TRUTH, NOTHING = "pointer", "integer", "real", "truth", "nothing"
+POINTER, INTEGER, REAL, TRUTH, NOTHING, DESCRIPTOR = "pointer", "integer", "real", "truth", "nothing", "descriptor"
 """what a launch can pass"""
 
 _NEW_TENSORS = frozenset({"empty", "zeros", "ones", "full", "tensor", "arange", "rand", "randn", "randint"})
@@ -31,7 +31,7 @@ class Passed:
     node: ast.expr | None
     """None for one item of a starred argument"""
     kind: str | None
-    """POINTER, INTEGER, REAL, TRUTH or NOTHING; None where it cannot be told"""
+    """POINTER, INTEGER, REAL, TRUTH, NOTHING or DESCRIPTOR; None where it cannot be told"""
     dtype: str | None = None
     """of what a pointer points to, where the launch says it"""
     maybe_none: bool = False
@@ -66,14 +66,27 @@ class Launch:
     """compiler options that stand in the call as numbers"""
 
 
-def find_launch(module: SourceModule, function: str, parameters: list[str]) -> Launch | None:
-    """The launch of a function in its module that passes most of its parameters; None when there is none."""
+def find_launches(module: SourceModule, function: str, parameters: list[str]) -> list[Launch]:
+    """The launches of a function in its module, the one that passes most of its parameters first."""
     launches = [
         _launch(module, functions, call, grid, parameters)
         for functions, call, grid in _calls(module)
         if _launched(call) == function.rpartition(".")[2]
     ]
-    return max(launches, key=lambda launch: len(launch.passed), default=None)
+    return sorted(launches, key=lambda launch: len(launch.passed), reverse=True)
+
+
+def differences(first: Launch, other: Launch, parameters: Sequence[str]) -> dict[str, str]:
+    """What two launches write out differently: parameter or compiler option -> its text in the other one."""
+    found: dict[str, str] = {}
+    for name in parameters:
+        own, else_ = first.passed.get(name), other.passed.get(name)
+        if own is None or else_ is None or (own.literal is None and else_.literal is None):
+            continue
+        if (type(own.literal), own.literal) != (type(else_.literal), else_.literal) and else_.node is not None:
+            found[name] = ast.unparse(else_.node)
+    options = {name: value for name, value in other.options.items() if first.options.get(name) != value}
+    return {**found, **{name: str(value) for name, value in options.items()}}
 
 
 def _calls(module: SourceModule) -> Iterator[tuple[tuple[ast.FunctionDef, ...], ast.Call, ast.expr]]:
@@ -276,6 +289,8 @@ class _Kinds:
         if word in ("min", "max") and node.args and isinstance(node.func, ast.Name):
             return self.of(node.args[0])
         dtype = next((_dtype(keyword.value) for keyword in node.keywords if keyword.arg == "dtype"), None)
+        if "TensorDescriptor" in ast.unparse(node.func):  # the class, or its from_tensor
+            return _Kind(kind=DESCRIPTOR)
         if word in _NEW_TENSORS:
             return _Kind(kind=POINTER, dtype=dtype)
         if word in _LIKE_ANOTHER and node.args:

@@ -6,8 +6,11 @@ import json
 import math
 import re
 
+from kiln.errors import ManifestError, Position
+from kiln.manifest.constant_types import Constant
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 from kiln.manifest.value_types import FILL_IN
+from kiln.manifest.yaml_nodes import Scalar
 
 
 def yaml_value(value: Value) -> str:
@@ -28,9 +31,16 @@ def yaml_value(value: Value) -> str:
 
 
 def yaml_text(text: str) -> str:
-    """A text in YAML, in quotes where it needs them."""
-    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in ("yes", "no", "on", "off", "true", "false")
-    return text if plain and text.lower() not in ("null", "y", "n") else json.dumps(text)
+    """A text in YAML, be it a key or a value, in quotes where it needs them."""
+    return text if re.fullmatch(r"[A-Za-z_][\w./-]*", text) and _is_text(text) else json.dumps(text)
+
+
+def _is_text(text: str) -> bool:
+    """Whether kernels.yaml takes it for a text when it has no quotes: `no` and `None` are none."""
+    try:
+        return Constant().read(Scalar(text=text, plain=True, position=Position(file="", line=1)), "") == text
+    except ManifestError:
+        return False
 
 
 def yaml_expression(text: str) -> str:

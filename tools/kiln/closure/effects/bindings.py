@@ -100,6 +100,16 @@ class Bindings:
         root = self._root(module, node)
         return root.dotted if isinstance(root, Outside) else None
 
+    def is_defaultdict(self, place: Place) -> bool:
+        """Whether a module-level name is bound to a collections.defaultdict, which calls what it is made of."""
+        module = self.names.modules.get(place[0])
+        nodes = [unit.node for unit in module.binding(place[1])] if module is not None else []
+        return module is not None and any(
+            isinstance(value, ast.Call) and self.origin(module, value.func) == "collections.defaultdict"
+            for node in nodes
+            for value in _values(node)
+        )
+
     def comes_from_module(self, place: Place) -> bool:
         """Whether a module-level name may stand for a module, or what holds its names: `m = sys.modules[...]`."""
         pending, seen = [place], {place}

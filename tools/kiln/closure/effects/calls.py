@@ -26,6 +26,9 @@ from kiln.closure.module import SourceModule
 from kiln.closure.names import ANY_MODULE, Builtin, Function, Local, Place, Scope
 from kiln.closure.resolve import Definition, Outside
 
+_MADE = frozenset({"__del__", "__init__", "__new__", "__post_init__", "__prepare__", "_missing_"})
+"""methods that run when a class is called, or later unasked; a metaclass has `__prepare__`, an Enum `_missing_`"""
+
 if TYPE_CHECKING:
     from kiln.closure.effects.walk import Walk
 
@@ -121,6 +124,7 @@ class Calls:
         elif name == "globals" or (name in ("locals", "vars") and not given.every and not inside):
             return frozenset({(here, Link.SAME)})
         elif name in packages.READING_BUILTINS:
+            self._walk.use(given.every)
             return NOTHING
         self._call_given(given.every, given.every)
         return parts(given.every) if name in packages.LEADING_BUILTINS else held(given.every)
@@ -133,6 +137,8 @@ class Calls:
             self._walk.change(given.every, deep=False, sure=True)
         elif not packages.is_understood(name):
             self._walk.change(given.every, deep=True, sure=False)
+        if packages.calls_methods(name):
+            self.run_attribute(given.every, "*", given)
         if packages.calls_arguments(name):
             self._call_given(given.every, given.every)
         if packages.leads_to_arguments(name):
@@ -167,6 +173,20 @@ class Calls:
         files = sorted({self._walk.module.file, *(place[0] for place, _ in base)})
         return [callee for file in files for callee in self._walk.bindings.methods(file, name)]
 
+    def run_attribute(self, base: Flow, name: str, given: Arguments) -> None:
+        """Call what a name looked up as text leads to; a name with `*` at its end may be any that begins so."""
+        begin = name.rstrip("*")
+        found: list[Callee] = []
+        for end in sorted(end for end in self._walk.ends(base) if end[0]):
+            if not end[1] and begin == name:
+                found += self._walk.bindings.callees((end[0], name))
+            for made in self._walk.bindings.callees(end):
+                if isinstance(made.node, ast.ClassDef):
+                    methods = self._walk.bindings.inherited(made.module, made.node, None)
+                    found += [each for each in methods if _name_of(each).startswith(begin)]
+        for callee in found:
+            self.run(callee, given_as_one(self._walk.things(base | given.every)))
+
     def _project(self, callees: list[Callee], function: Flow, given: Arguments, origin: str | None = None) -> Flow:
         """A call of something that the project made, from `function`; `origin` is where it comes from if not."""
         result: Flow = NOTHING
@@ -174,6 +194,7 @@ class Calls:
         self.called |= {end for end in ends if not end[0]}
         result |= self._call_inner(ends, given.every)
         found = callees or [callee for end in sorted(ends) if end[0] for callee in self._walk.bindings.callees(end)]
+        self._walk.facts.calls |= {end for end in ends if all(end) and not self._walk.bindings.is_function(end)}
         mixed = given_as_one(self._walk.things(given.every | parts(function)))
         for callee in found:
             result |= self.run(callee, given if callees and callee.exact else mixed)
@@ -191,9 +212,7 @@ class Calls:
     def run(self, callee: Callee, given: Arguments) -> Flow:
         if not isinstance(callee.node, ast.ClassDef):
             return self._apply(callee.module, callee.node, callee.later, given)
-        for made in self._walk.bindings.inherited(
-            callee.module, callee.node, frozenset({"__init__", "__new__", "__post_init__"})
-        ):
+        for made in self._walk.bindings.inherited(callee.module, callee.node, _MADE):
             assert not isinstance(made.node, ast.ClassDef)
             own = Arguments(positional=(NOTHING, *given.positional), keywords=given.keywords, spread=given.spread)
             self._apply(made.module, made.node, 0, own)
@@ -216,6 +235,7 @@ class Calls:
                 if how is not Link.HOLDS:
                     self._walk.facts.link(holder, flow)
         self._walk.facts.rebinds |= summary.rebinds
+        self._walk.facts.calls |= summary.calls
         for place in summary.called:
             self._call_given(actual(place), given.every)
         return frozenset((end, then(link, second)) for place, link in summary.result for end, second in actual(place))
@@ -296,6 +316,10 @@ class Calls:
         if isinstance(root, ast.Name) and isinstance(self._walk.target(root.id, ()), Local):
             return None
         return self._walk.bindings.origin(self._walk.module, node)
+
+
+def _name_of(callee: Callee) -> str:
+    return getattr(callee.node, "name", "")
 
 
 def _returned(function: Place) -> Place:

@@ -49,6 +49,8 @@ class Facts:
     rebinds: set[Place] = field(default_factory=set)
     """module-level names given another object by a function or through their module; `S*` is all that begin with S"""
 
+    calls: set[Place] = field(default_factory=set)
+    """module-level names whose objects, or what those hold, are called: `for hook in HOOKS: hook()`"""
     live: set[Place] = field(default_factory=set)
     """variables that lead to what somebody else may see; all others are of no concern"""
     _holders: dict[Place, set[Place]] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Summary:
     changes: frozenset[Change] = frozenset()
     links: frozenset[tuple[Place, Place, Link]] = frozenset()
     rebinds: frozenset[Place] = frozenset()
+    calls: frozenset[Place] = frozenset()
     called: frozenset[Place] = frozenset()
     """parameters that it calls, or gives to something that may"""
     result: Flow = NOTHING

@@ -59,7 +59,12 @@ class Effects:
 
     def touched(self, modules: Iterable[SourceModule]) -> Iterator[tuple[SourceModule, Unit, set[Touch]]]:
         """The statements of `modules` that may change something, with what they may change."""
-        units = [(module, unit) for module in modules for unit in module.units]
+        return self.touched_by([(module, unit) for module in modules for unit in module.units])
+
+    def touched_by(
+        self, units: list[tuple[SourceModule, Unit]]
+    ) -> Iterator[tuple[SourceModule, Unit, set[Touch]]]:
+        """The same for single statements."""
         every = self._links(units)
         for module, unit in units:
             facts = self._unit(module, unit)
@@ -69,8 +74,21 @@ class Effects:
                     # Modules are looked up to read their version, and given to whoever compares it.
                     if change.sure or place[0] != ANY:
                         touched.add(Touch(place=place, rebinds=not place[1]))
+            for place in sorted(facts.calls):
+                for end, _ in reached(every.links, place, True):
+                    touched |= self._of_calling(end)
             if touched:
                 yield module, unit, touched
+
+    def _of_calling(self, place: Place) -> set[Touch]:
+        """What a call of a function may change that a module-level name stands for."""
+        callees = self.bindings.callees(place) if self.bindings.is_function(place) else ()
+        return {
+            touch
+            for callee in callees
+            if isinstance(callee.node, ast.FunctionDef)
+            for touch in self.of_call(callee.module, callee.node)
+        }
 
     def of_call(self, module: SourceModule, node: ast.FunctionDef) -> set[Touch]:
         """What a call of a function may change that is none of its own, whatever it is given."""
@@ -88,17 +106,19 @@ class Effects:
     def _links(self, units: list[tuple[SourceModule, Unit]]) -> Facts:
         """The links of these statements, and of those in other files that bind what they lead to."""
         every, seen, pending = Facts(), set[Place](), list(units)
-        own = {module.file for module, _ in units}
+        own = {(module.file, unit.index) for module, unit in units}
         while pending:
             module, unit = pending.pop()
             facts = self._unit(module, unit)
             every.add(facts)
             places = {*facts.links, *(end for ends in facts.links.values() for end, _ in ends)}
             for place in places | {change.place for change in facts.changes}:
-                if place not in seen and place[0] not in own and place[0] in self.names.modules:
+                if place not in seen and place[0] in self.names.modules:
                     seen.add(place)
                     other = self.names.modules[place[0]]
-                    pending += [(other, binding) for binding in other.binding(place[1])]
+                    new = [unit for unit in other.binding(place[1]) if (other.file, unit.index) not in own]
+                    own |= {(other.file, unit.index) for unit in new}
+                    pending += [(other, unit) for unit in new]
         return every
 
     def _unit(self, module: SourceModule, unit: Unit) -> Facts:
@@ -211,6 +231,7 @@ def _summarize(walk: Walk, job: Job) -> Summary:
             for link in [then(first, second)]
         ),
         rebinds=frozenset(walk.facts.rebinds),
+        calls=frozenset(walk.facts.calls),
         called=frozenset(
             outer[end] for place in walk.called for end, _ in ends_of(links, place, outer) if end in outer
         ),

@@ -40,6 +40,9 @@ from kiln.closure.names import (
 )
 from kiln.closure.resolve import Definition, Outside
 
+_CALLED_FROM_OUTSIDE = frozenset({"__init__", "__new__", "_generate_next_value_", "_missing_"})
+"""methods that a class of Python's own calls when one is derived from it, or when that is called"""
+
 
 class Walk:
     """Follows a piece of code; its state grows on the way."""
@@ -142,20 +145,37 @@ class Walk:
         for target in node.targets:
             self._bind(target, flow)
 
+    def _run_Expr(self, node: ast.Expr) -> None:
+        # Of an `if`, such a statement is the test: the value is asked whether it is true.
+        self.use(self.flow(node.value))
+
+    def _run_If(self, node: ast.If | ast.While) -> None:
+        self.use(self.flow(node.test))
+        self.run([*node.body, *node.orelse])
+
+    _run_While = _run_If
+
+    def _run_Assert(self, node: ast.Assert) -> None:
+        self.use(self.flow(node.test))
+        if node.msg is not None:
+            self.flow(node.msg)
+
     def _run_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if not any(item.is_function for item in self.scopes):
+            self._annotate([node.annotation])
         if node.value is not None:
             self._bind(node.target, self.flow(node.value))
 
     def _run_AugAssign(self, node: ast.AugAssign) -> None:
         # `x += [1]` changes the list that x is, under all of its names.
         flow, value = self.flow(node.target), self.flow(node.value)
-        self._use(flow | value)
+        self.use(flow | value)
         self.change(flow, deep=False, sure=True)
         self._bind(node.target, held(value))
 
     def _run_For(self, node: ast.For | ast.AsyncFor) -> None:
         flow = self.flow(node.iter)
-        self._use(flow)
+        self.use(flow)
         self._bind(node.target, parts(flow))
         self.run([*node.body, *node.orelse])
 
@@ -188,11 +208,14 @@ class Walk:
 
     def _run_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
+            self.use(self.flow(target))
             self._bind(target, NOTHING)
 
     def _run_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         place = self._own(node.name)
-        self.flow_all(default for default in [*node.args.defaults, *node.args.kw_defaults] if default is not None)
+        self.flow_all(default for _, default in scope.defaults(node.args))
+        arguments = [child for child in ast.walk(node.args) if isinstance(child, ast.arg)]
+        self._annotate([*(argument.annotation for argument in arguments), node.returns])
         if any(item.is_function for item in self.scopes):
             self._calls.define(place, node)
         self._decorate(node.decorator_list, place)
@@ -213,17 +236,31 @@ class Walk:
         self.run(node.body)
         self.scopes.pop()
         # `__set_name__`
-        self._use(frozenset((opened.place(name), Link.SAME) for name in names))
+        self.use(frozenset((opened.place(name), Link.SAME) for name in names))
         made = frozenset({(place, Link.SAME)})
         for hook in self.bindings.inherited(self.module, node, frozenset({"__init_subclass__"})):
             if hook.node not in node.body:
                 self._calls.run(hook, given_as_one(made | self.flow_all(node.bases)))
+        if self._is_made_outside(node):
+            for hook in self.bindings.inherited(self.module, node, _CALLED_FROM_OUTSIDE):
+                self._calls.run(hook, given_as_one(made))
         for keyword in node.keywords:
             if keyword.arg == "metaclass":
                 for place_of, _ in self.flow(keyword.value):
                     for callee in self.bindings.callees(place_of):
                         self._calls.run(callee, given_as_one(made))
         self._decorate(node.decorator_list, place)
+
+    def _annotate(self, annotations: Iterable[ast.expr | None]) -> None:
+        """Evaluate annotations, where the file does not put that off."""
+        if not self.module.lazy_annotations:
+            self.flow_all(annotation for annotation in annotations if annotation is not None)
+
+    def _is_made_outside(self, node: ast.ClassDef) -> bool:
+        """Whether a class is derived from one outside the project, which may call methods: of an Enum, `__init__`."""
+        outer = [*node.bases, *(keyword.value for keyword in node.keywords)]
+        paths = [scope.plain_path(each) for each in outer]
+        return any(path is None or isinstance(self.target(*path), Outside) for path in paths)
 
     def _decorate(self, decorators: list[ast.expr], place: Place) -> None:
         for decorator in reversed(decorators):
@@ -275,7 +312,7 @@ class Walk:
             self._store_into(self.flow(node), key, flow)
 
     def _store_into(self, base: Flow, key: str, flow: Flow) -> None:
-        self._use(base | flow)
+        self.use(base | flow)
         for place, link in self.facts.of_concern(base):
             ends = {end for end, _ in reached(self.facts.links, place, link is not Link.SAME)}
             modules = {end for end in ends if end[0] and not end[1]}
@@ -290,11 +327,12 @@ class Walk:
             if place[1]:
                 self.facts.link(place, held(flow))
 
-    def _use(self, flow: Flow) -> None:
+    def use(self, flow: Flow) -> None:
         """Something is done with objects that runs methods of theirs without naming them."""
         for end in sorted(end for end in self.ends(flow) if end[0] not in ("", ANY)):
             for callee in self.bindings.callees(end):
-                for method in self.bindings.hidden(callee) if isinstance(callee.node, ast.ClassDef) else ():
+                methods = self.bindings.hidden(callee) if isinstance(callee.node, ast.ClassDef) else ()
+                for method in [callee] if self.bindings.is_defaultdict(end) else methods:
                     self._calls.run(method, given_as_one(parts(self.things(flow))))
 
     def ends(self, flow: Flow) -> set[Place]:
@@ -318,7 +356,7 @@ class Walk:
         if path is not None:
             flow = self._flow_of(self.target(*path))
             if isinstance(node, ast.Attribute):
-                self._use(flow)
+                self.use(flow)
             return flow
         special = getattr(self, f"_flow_{type(node).__name__}", None)
         if special is not None:
@@ -326,20 +364,20 @@ class Walk:
             return found
         # A number or a text, or something new that holds what its parts are.
         made = held(self.flow_all(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)))
-        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-            self._use(made)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Dict, ast.Set, ast.JoinedStr)):
+            self.use(made)
         return NOTHING if isinstance(node, (ast.Compare, ast.JoinedStr, ast.UnaryOp)) else made
 
     def _flow_Attribute(self, node: ast.Attribute) -> Flow:
         flow = parts(self.flow(node.value))
-        self._use(flow)
+        self.use(flow)
         if (ANY_MODULE, Link.PART) in flow and node.attr != "__dict__":
             flow = flow - {(ANY_MODULE, Link.PART)} | {((ANY, node.attr), Link.PART)}
         return flow
 
     def _flow_Subscript(self, node: ast.Subscript) -> Flow:
         flow = self.flow(node.value)
-        self._use(flow | self.flow(node.slice))
+        self.use(flow | self.flow(node.slice))
         return parts(flow)
 
     def _flow_Starred(self, node: ast.Starred | ast.Await | ast.YieldFrom) -> Flow:
@@ -353,11 +391,13 @@ class Walk:
         return NOTHING
 
     def _flow_IfExp(self, node: ast.IfExp) -> Flow:
-        self.flow(node.test)
+        self.use(self.flow(node.test))
         return self.flow(node.body) | self.flow(node.orelse)
 
     def _flow_BoolOp(self, node: ast.BoolOp) -> Flow:
-        return self.flow_all(node.values)
+        flow = self.flow_all(node.values)
+        self.use(flow)
+        return flow
 
     def _flow_NamedExpr(self, node: ast.NamedExpr) -> Flow:
         flow = self.flow(node.value)
@@ -366,6 +406,7 @@ class Walk:
 
     def _flow_Lambda(self, node: ast.Lambda) -> Flow:
         place: Place = ("", prefix(self.module, node))
+        self.flow_all(default for _, default in scope.defaults(node.args))
         self._calls.define(place, node)
         return frozenset({(place, Link.SAME)})
 
@@ -375,7 +416,7 @@ class Walk:
         self.scopes.append(Scope(prefix=prefix(self.module, node), names=names))
         for item in node.generators:
             self._bind(item.target, parts(self.flow(item.iter)))
-            self.flow_all(item.ifs)
+            self.use(self.flow_all(item.ifs))
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         made = held(self.flow_all(elements))
         self.scopes.pop()
@@ -427,6 +468,8 @@ class Walk:
             self._store(node.args[0], _key(node.args[1]), self.flow_all(node.args[2:]))
             return NOTHING
         given = self._calls.arguments(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
+            self._calls.run_attribute(self.flow(node.args[0]), _key(node.args[1]), given)
         paths = [path for item in node.args if (path := scope.plain_path(item)) is not None]
         targets = [self.target(*path) for path in paths]
         if any(isinstance(target, Builtin) and target.changes for target in targets):

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kiln.closure import packages
-from kiln.closure.interpret.operations import LONGEST, binary, check_power, run_native
+from kiln.closure.interpret.operations import binary, run_native
+from kiln.closure.interpret.sizes import LONGEST, bounded, check_call, check_method, check_power
 from kiln.closure.interpret.values import (
     ClassValue,
     ConstexprValue,
     FunctionValue,
     LocalFunction,
+    Method,
     Once,
     OutsideValue,
     Partial,
@@ -136,6 +138,7 @@ class Builtins:
         function = _TYPES.get(name) or _PLAIN[name]
         if name == "pow":
             check_power(given)
+        check_call(name, given, named)
         return run_native(lambda: function(*given, **named))
 
     def items(self, value: object) -> list[object]:
@@ -179,10 +182,12 @@ class Builtins:
         given = [plain(item) if not isinstance(owner, (list, dict, set)) else item for item in positional]
         if name in ("extend", "update", "union", "difference", "intersection", "join") and not isinstance(owner, dict):
             given = [self.items(item) for item in given]
+        if not isinstance(owner, (list, dict, set, tuple)) and not all(map(is_plain, [*given, *keywords.values()])):
+            raise Undecided(f"what {name}() is given is not known before the run")
+        check_method(owner, name, [*given, *keywords.values()])
         result = run_native(lambda: getattr(owner, name)(*given, **keywords))
-        if isinstance(owner, (list, dict, set)) and len(owner) > LONGEST:
-            raise Undecided("a list grows longer than any that is worth following")
-        return list(result) if is_view(result) else result  # type: ignore[call-overload]
+        bounded(owner)
+        return result
 
     # -- builtins that take functions, or values of all kinds
 
@@ -196,7 +201,9 @@ class Builtins:
         return self.truth(value)
 
     def _callable(self, value: object) -> bool:
-        return isinstance(value, (FunctionValue, LocalFunction, Partial, ClassValue))
+        if isinstance(value, (OutsideValue, SomeValue)):
+            raise Undecided("whether it can be called is not known before the run")
+        return isinstance(value, (FunctionValue, LocalFunction, Method, Partial, ClassValue))
 
     def _enumerate(self, items: object, start: int = 0) -> Once:
         return Once(enumerate(self.items(items), start))

@@ -6,11 +6,13 @@ import ast
 import copy
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kiln.closure import scope
 from kiln.closure.interpret.builtins import EXCEPTIONS
 from kiln.closure.interpret.operations import BINARY, UNARY, binary, compare, native, same
+from kiln.closure.interpret.sizes import bounded, check_format
 from kiln.closure.interpret.values import (
     ConstexprValue,
     Frame,
@@ -115,7 +117,7 @@ class Code:
             before.update(after)
         else:
             value = binary(BINARY[type(node.op)], before, given)
-        self.store(node.target, value, frame)
+        self.store(node.target, bounded(value), frame)
 
     def _run_If(self, node: ast.If, frame: Frame) -> None:
         self.run(node.body if self.truth(node.test, frame) else node.orelse, frame)
@@ -133,12 +135,14 @@ class Code:
 
     def _run_For(self, node: ast.For, frame: Frame) -> None:
         try:
-            for item in self._interpreter.items(self.value(node.iter, frame)):
+            value = self.value(node.iter, frame)
+            items = self._interpreter.items(value)
+            for number, item in enumerate(items, 1):
                 self.store(node.target, item, frame)
-                try:
+                with suppress(_Continue):
                     self.run(node.body, frame)
-                except _Continue:
-                    continue
+                if not _is_as_it_was(value, items, number):
+                    raise Undecided("it changes what it goes through")
         except _Break:
             return
         self.run(node.orelse, frame)
@@ -155,7 +159,8 @@ class Code:
     def _run_Try(self, node: ast.Try, frame: Frame) -> None:
         try:
             try:
-                self.run(node.body, frame)
+                with self._interpreter.trying():
+                    self.run(node.body, frame)
             except Raised as error:
                 self.run(self.handler(node, error, frame).body, frame)
             else:
@@ -263,7 +268,9 @@ class Code:
         if evaluate is None:
             raise Undecided(f"`{ast.unparse(node)}` is not followed", frame.module.position(node))
         try:
-            return evaluate(node, frame)
+            value = evaluate(node, frame)
+            self._interpreter.weigh(value)
+            return value
         except Undecided as error:
             raise error.placed(frame.module.position(node)) from None
 
@@ -277,7 +284,7 @@ class Code:
         return self._interpreter.attribute(self.value(node.value, frame), node.attr)
 
     def _value_JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> str:
-        return "".join(str(self.value(part, frame)) for part in node.values)
+        return str(bounded("".join(str(self.value(part, frame)) for part in node.values)))
 
     def _value_FormattedValue(self, node: ast.FormattedValue, frame: Frame) -> str:
         value = plain(self.value(node.value, frame))
@@ -286,6 +293,7 @@ class Code:
         if node.conversion >= 0:
             value = _CONVERSIONS[node.conversion](value)
         spec = "" if node.format_spec is None else self.value(node.format_spec, frame)
+        check_format(str(spec), ())
         text = native(format, value, spec)
         assert isinstance(text, str)
         return text
@@ -344,7 +352,10 @@ class Code:
 
     def _value_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> object:
         value = self.value(node.value, frame)
-        self.store(node.target, value, frame)
+        around = frame
+        while around.is_comprehension and around.outer is not None:
+            around = around.outer
+        self.store(node.target, value, around)
         return value
 
     def _value_Compare(self, node: ast.Compare, frame: Frame) -> object:
@@ -430,7 +441,7 @@ class Code:
 
     def _rounds(self, generators: list[ast.comprehension], frame: Frame) -> Iterator[Frame]:
         """The frame of a comprehension, once a round, in which the targets are bound; functions made there share it."""
-        return self._nested(generators, frame, Frame(module=frame.module, outer=frame))
+        return self._nested(generators, frame, Frame(module=frame.module, outer=frame, is_comprehension=True))
 
     def _nested(self, generators: list[ast.comprehension], around: Frame, inner: Frame) -> Iterator[Frame]:
         """Rounds within rounds; what is gone through first is computed outside of the comprehension."""
@@ -442,6 +453,13 @@ class Code:
                     yield from self._nested(rest, inner, inner)
                 else:
                     yield inner
+
+
+def _is_as_it_was(value: object, items: list[object], number: int) -> bool:
+    """Whether a loop still has the items before it that it began with, from that one on."""
+    if isinstance(value, list) and value[number : number + 1] != items[number : number + 1]:
+        return False
+    return not isinstance(value, (list, dict, set)) or len(value) == len(items)
 
 
 def _as_read(target: ast.expr) -> ast.expr:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from kiln.closure import jit, scope
 from kiln.closure.interpret.builtins import Builtins
+from kiln.closure.interpret.class_bodies import ClassBodies
 from kiln.closure.interpret.code import Code, Return
 from kiln.closure.interpret.module_names import ModuleNames
 from kiln.closure.interpret.number_formats import FloatFormat, IntegerFormat
 from kiln.closure.interpret.outside_names import OutsideNames
 from kiln.closure.interpret.shared import Shared
+from kiln.closure.interpret.sizes import size
 from kiln.closure.interpret.values import (
     ClassValue,
     ConfigValue,
@@ -38,6 +40,8 @@ from kiln.closure.world import World
 
 _STEPS = 2_000_000
 """nodes of the syntax tree that are visited at most; the largest lists of configurations take a tenth of that"""
+_FREE = 100
+"""what a value may weigh before it counts"""
 _DEPTH = 40
 """calls within calls"""
 
@@ -57,16 +61,17 @@ def evaluate(
     world: World,
     *,
     asked: set[str] | None = None,
+    unknown: frozenset[str] = frozenset(),
 ) -> object:
-    """The value of an expression of `module`.
+    """The value of an expression of `module`, in which names stand for what nothing tells that are `unknown`.
 
     Values are Python's own, and those of values.py. Names of the module are as they are where the statement at module
     level begins that the expression stands in. `asked` collects what was asked of the world, in the words of
     Closure.asked. Raises Undecided.
     """
-    interpreter = Interpreter(project, world, asked)
+    interpreter = Interpreter(project, module, world, asked)
     with interpreter.before(module, _limit(module, node)):
-        return interpreter.entered(lambda: interpreter.code.value(node, Frame(module=module)))
+        return interpreter.entered(lambda: interpreter.code.value(node, Frame(module=module, unknown=unknown)))
 
 
 def call(
@@ -79,7 +84,7 @@ def call(
     asked: set[str] | None = None,
 ) -> object:
     """The result of the plain function `name` of `module`, called with positional arguments. Raises Undecided."""
-    interpreter = Interpreter(project, world, asked)
+    interpreter = Interpreter(project, module, world, asked)
     return interpreter.entered(lambda: interpreter.apply(interpreter.names.of_module(module, name, None), arguments))
 
 
@@ -94,17 +99,22 @@ def _limit(module: SourceModule, node: ast.AST) -> int | None:
 class Interpreter:
     """One run: its values, how far it has come, and what it has asked."""
 
-    def __init__(self, project: Project, world: World, asked: set[str] | None = None) -> None:
+    def __init__(self, project: Project, module: SourceModule, world: World, asked: set[str] | None = None) -> None:
+        """`module` is the file that the code is of which is run."""
         self.project = project
+        self.start = project.start or module.path
         self.code = Code(self)
         self.outside = OutsideNames(world, asked if asked is not None else set(), self.items)
         self.names = ModuleNames(self)
         self._builtins = Builtins(self)
+        self._classes = ClassBodies(self)
         self._steps = 0
         self._depth = 0
         self._functions: dict[FunctionValue, ast.FunctionDef] = {}
         self._made: dict[FunctionValue, LocalFunction] = {}
         self._limits: dict[str, int | None] = {}
+        self._importing: list[str] = []
+        self.is_trying = False
         self._shared = Shared()
 
     def entered(self, run: Callable[[], object]) -> object:
@@ -123,15 +133,51 @@ class Interpreter:
         if self._steps > _STEPS:
             raise Undecided("it takes more steps than are followed", frame.module.position(node))
 
+    def weigh(self, value: object) -> None:
+        """Count a value that took long to make, or that takes much room, as steps."""
+        cost = size(value) // 8
+        if cost > _FREE:
+            self._steps += cost
+
     @contextmanager
     def before(self, module: SourceModule, limit: int | None) -> Iterator[None]:
         """For code that runs while a module is imported: its statements from number `limit` on have not run yet."""
         around = self._limits.get(module.file)
         self._limits[module.file] = limit
+        self._importing.append(module.file)
         try:
             yield
         finally:
+            self._importing.pop()
             self._limits[module.file] = around
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """For code whose exceptions are caught: it matters whether an import raises one."""
+        self.is_trying, around = True, self.is_trying
+        try:
+            yield
+        finally:
+            self.is_trying = around
+
+    def standing_at(self, module: SourceModule, node: ast.AST) -> AbstractContextManager[None]:
+        """The same for code that runs where a node of the module stands."""
+        return self.before(module, _limit(module, node))
+
+    def limit(self, module: SourceModule) -> int | None:
+        """The first of a module's statements that have not run yet; None where all have.
+
+        Raises Undecided for a module that another one, which is just imported, is imported by: how far Python had come
+        in it then is not looked into.
+        """
+        limit = self._limits.get(module.file)
+        if limit is not None and self._importing[-1] != module.file:
+            raise Undecided(f"{module.file} and {self._importing[-1]} import each other")
+        return limit
+
+    def limits(self) -> dict[str, int]:
+        """The same for all modules that are just imported, by file."""
+        return {file: limit for file, limit in self._limits.items() if limit is not None}
 
     def share(self, value: object) -> object:
         """The value itself, which nothing may change from now on; see Shared."""
@@ -159,7 +205,10 @@ class Interpreter:
 
     def name(self, name: str, frame: Frame) -> object:
         """What a name stands for in running code."""
+        start = frame
         while True:
+            if frame.is_class and frame is not start:
+                frame = Frame(module=frame.module)
             if name in frame.unknown:
                 raise Undecided(f"{name} is not known before the run")
             if name in frame.names:
@@ -167,7 +216,7 @@ class Interpreter:
             if name in frame.own:
                 raise Raised(NameError, f"{name} has no value yet")
             if frame.outer is None:
-                return self.names.of_module(frame.module, name, self._limits.get(frame.module.file))
+                return self.names.of_module(frame.module, name, self.limit(frame.module))
             frame = frame.outer
 
     def attribute(self, value: object, name: str) -> object:
@@ -177,7 +226,7 @@ class Interpreter:
         if isinstance(value, OutsideValue):
             return self.outside.attribute(value, name)
         if isinstance(value, ClassValue):
-            return self._of_class(value, name)
+            return self._classes.attribute(value, name)
         if isinstance(value, ConfigValue):
             return self._of_config(value, name)
         if isinstance(value, (FloatFormat, IntegerFormat)) and name in value.words:
@@ -197,7 +246,7 @@ class Interpreter:
             return getattr(value, name)
         if value is None:
             raise Raised(AttributeError, f"None has no {name!r}")
-        if is_plain(value) or isinstance(value, (list, dict, set, tuple)) or type(value).__module__ == "re":
+        if isinstance(value, (list, dict, set, tuple)) or is_plain(value) or type(value).__module__ == "re":
             if not hasattr(value, name):
                 raise Raised(AttributeError, f"{type(value).__name__} has no {name!r}")
             return Method(owner=value, name=name)
@@ -214,40 +263,6 @@ class Interpreter:
                 return False
             raise
         return True
-
-    def _of_class(self, owner: ClassValue, name: str) -> object:
-        """An attribute that the text of a class gives, or that of a class which it is derived from."""
-        node = self.project_class(owner)
-        frame = Frame(module=owner.module)
-        for statement in node.body:
-            wanted = name in scope.binds(statement)
-            if isinstance(statement, ast.FunctionDef) and wanted:
-                if [ast.unparse(item) for item in statement.decorator_list] != ["staticmethod"]:
-                    raise Undecided(f"the method {name} is not followed", owner.module.position(statement))
-                frame.names[name] = self.code.function(statement, Frame(module=owner.module))
-            elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-                try:
-                    self.code.statement(statement, frame)
-                except (Undecided, Raised):
-                    if wanted:
-                        raise
-        if name in frame.names:
-            return frame.names[name]
-        for base in node.bases:
-            value = self.code.value(base, Frame(module=owner.module))
-            if not isinstance(value, ClassValue):
-                raise Undecided(f"what {owner.name} has from `{ast.unparse(base)}` is not followed")
-            if self.has_attribute(value, name):
-                return self._of_class(value, name)
-        raise Raised(AttributeError, f"{owner.name} has no {name!r}")
-
-    def project_class(self, owner: ClassValue) -> ast.ClassDef:
-        """The statement of a class."""
-        nodes = [unit.node for unit in self.names.units(owner.module, owner.name, None)]
-        last = nodes[-1]
-        if not isinstance(last, ast.ClassDef) or last.decorator_list or last.keywords:
-            raise Undecided(f"the class {owner.name} is made in a way that is not followed")
-        return last
 
     # -- calls
 
@@ -329,7 +344,7 @@ class Interpreter:
         """A function at module level with its defaults, which are computed once, where its `def` stands."""
         if function not in self._made:
             node = self._definition(function)
-            with self.before(function.module, _limit(function.module, node)):
+            with self.standing_at(function.module, node):
                 made = self.code.function(node, Frame(module=function.module))
             self.share(made)
             self._made[function] = made
@@ -355,7 +370,7 @@ class Interpreter:
     def define(self, node: ast.FunctionDef | ast.ClassDef, frame: Frame) -> FunctionValue | ClassValue:
         """The value of a definition at module level."""
         if isinstance(node, ast.ClassDef):
-            return ClassValue(module=frame.module, name=node.name)
+            return self._classes.define(node, frame)
         value = FunctionValue(module=frame.module, name=node.name)
         if self._functions.setdefault(value, node) is not node:
             raise Undecided(f"{node.name} is defined more than once", frame.module.position(node))

@@ -6,10 +6,13 @@ import ast
 import builtins
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kiln.closure import packages, scope
 from kiln.closure.interpret.builtins import NAMES
+from kiln.closure.interpret.changes import Changes, can_change, has_iterator
+from kiln.closure.interpret.imports import check_import
 from kiln.closure.interpret.outside_names import Found
 from kiln.closure.interpret.values import Frame, ModuleValue, OutsideValue, Raised, Undecided
 from kiln.closure.module import SourceModule, Unit, decide
@@ -19,6 +22,17 @@ from kiln.errors import ClosureError
 
 if TYPE_CHECKING:
     from kiln.closure.interpret.interpreter import Interpreter
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """A name of a module that was read while other modules, or this one, were being imported."""
+
+    module: SourceModule
+    name: str
+    limits: Mapping[str, int]
+    """how far each of them had come; see Interpreter.limits"""
+
 
 _CHANGE_WHAT_THEY_GET = ("bisect.", "heapq.", "operator.", "random.")
 """modules of Python's library whose functions may change a list that they are given"""
@@ -36,7 +50,12 @@ class ModuleNames:
         self._live: dict[tuple[str, ast.If], Found] = {}
         self._traced = Names(self._project)
         self._changing: dict[str, dict[str, list[Unit]]] = {}
-        self._shared: dict[str, dict[str, set[int]]] = {}
+        self._changes_of = Changes(self._project, self._traced, interpreter.start)
+        self._checking: set[tuple[str, str]] = set()
+        self._reads: list[dict[tuple[str, str], _Read]] = [{}]
+        """by piece of code that is run, the innermost last: the names that it read whose objects can change"""
+        self._held: dict[tuple[str, str, tuple[int, ...]], dict[tuple[str, str], _Read]] = {}
+        """of a value: the same for what it was computed from, and may hold"""
 
     def of_module(self, module: SourceModule, name: str, limit: int | None) -> object:
         """What a name of a module stands for before its statement number `limit`, or once all have run."""
@@ -45,26 +64,57 @@ class ModuleNames:
             return self._unbound(module, name, limit)
         key = (module.file, name, tuple(unit.index for unit in units))
         if key in self._values:
-            return self._unshared(module, name, limit, self._outside.again(self._values[key]))
+            return self._checked(module, name, limit, units, self._outside.again(self._values[key]))
         if (module.file, name) in self._running:
             raise Undecided(f"{name} depends on itself")
         if name in _declared_global(module):
             raise Undecided(f"a function of {module.file} changes {name}")
         self._running.add((module.file, name))
+        self._reads.append({})
         try:
             self._values[key] = self._outside.noted(lambda: self._computed(module, name, units))
+            self._held[key] = self._reads[-1]
         finally:
+            self._reads.pop()
             self._running.discard((module.file, name))
-        return self._unshared(module, name, limit, self._interpreter.share(self._values[key].value))
+        return self._checked(module, name, limit, units, self._interpreter.share(self._values[key].value))
 
-    def _unshared(self, module: SourceModule, name: str, limit: int | None, value: object) -> object:
-        """A name's value, which no statement has changed under another name of the same object."""
-        if isinstance(value, (list, dict, set)):
-            if module.file not in self._shared:
-                self._shared[module.file] = _changed_elsewhere(module, self._changes(module))
-            if any(limit is None or index < limit for index in self._shared[module.file].get(name, ())):
-                raise Undecided(f"what {name} stands for is changed under another name")
+    def _checked(self, module: SourceModule, name: str, limit: int | None, units: list[Unit], value: object) -> object:
+        """A name's value, which nothing has changed by now but the statements `units`, which were run."""
+        place = (module.file, name)
+        if place in self._checking:
+            raise Undecided(f"{name} depends on itself")
+        if has_iterator(value):
+            raise Undecided(f"what is left of {name} when it is read is not followed")
+        in_place = can_change(value)
+        self._checking.add(place)
+        try:
+            now = self._interpreter.limits()
+            # What is done before the name is bound, to an object that then gets it, is done to where that comes from.
+            first = min(unit.index for unit in units if name in unit.binds)
+            done = {*range(first), *(unit.index for unit in units)}
+            for other, unit in self._changes_of.of(module, name, in_place=in_place):
+                end = limit if other.file == module.file else now.get(other.file)
+                is_done = other.file == module.file and unit.index in done
+                if not is_done and (end is None or unit.index < end) and self._is_live(other, unit):
+                    raise Undecided(f"line {unit.node.lineno} of {other.file} may change what {name} stands for")
+            if in_place:
+                held = self._held[module.file, name, tuple(unit.index for unit in units)]
+                for read in held.values():
+                    self._check_held(read, now, name)
+                self._reads[-1].update(held)
+                self._reads[-1][place] = _Read(module=module, name=name, limits=now)
+        finally:
+            self._checking.discard(place)
         return value
+
+    def _check_held(self, read: _Read, now: Mapping[str, int], name: str) -> None:
+        """Check that what a value was computed from, and may hold, has not been changed since."""
+        for other, unit in self._changes_of.of(read.module, read.name, in_place=True):
+            then = read.limits.get(other.file)
+            end = now.get(other.file)
+            if then is not None and then <= unit.index and (end is None or unit.index < end):
+                raise Undecided(f"line {unit.node.lineno} of {other.file} may change what {name} holds")
 
     def _computed(self, module: SourceModule, name: str, units: list[Unit]) -> object:
         frame = Frame(module=module)
@@ -104,7 +154,7 @@ class ModuleNames:
 
     def condition(self, module: SourceModule, node: ast.If) -> bool:
         key = (module.file, node)
-        known = decide(node.test)
+        known = decide(node.test, module.type_checks)
         if known is not None:
             return known
         if key not in self._live:
@@ -198,8 +248,12 @@ class ModuleNames:
             return None
         other = self._project.open(imported.module.path)
         if other.binding(name) or any(self._from_star(other, inner, name) for inner in other.stars):
-            return (self.of_module(other, name, None),)
+            return (self._of_other(other, name),)
         return None
+
+    def _of_other(self, module: SourceModule, name: str) -> object:
+        """What a name of a module that an import statement leads to stands for by now."""
+        return self.of_module(module, name, self._interpreter.limit(module))
 
     def imported(self, module: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> object:
         """What one name of an import statement stands for; what cannot be imported raises ImportError in the code."""
@@ -208,6 +262,10 @@ class ModuleNames:
         except ClosureError as error:
             raise Raised(ModuleNotFoundError, error.what) from None
         if isinstance(imported.module, Location):
+            if self._interpreter.is_trying:
+                module_of = self._project.follow(imported.module, imported.names, module)
+                whole = module_of if isinstance(module_of, Location) else imported.module
+                check_import(self._project, whole, self._begun(), self._is_live, self._outside.exists)
             return self.below(imported.module, imported.names, module, ImportError)
         dotted = ".".join((imported.module.dotted, *imported.names))
         path = alias.name if isinstance(node, ast.Import) else imported.module.dotted
@@ -216,6 +274,14 @@ class ModuleNames:
         if self._outside.exists(dotted) is False:
             raise Raised(ImportError, f"there is no {dotted} where kernels are built")
         return self._outside.value(dotted)
+
+    def _begun(self) -> set[str]:
+        """The files whose import began before that of the code at hand."""
+        start = self._interpreter.start
+        location = self._project.folders.spelled(start) or ()
+        around = [self._project.locate(location[:depth]) for depth in range(1, len(location))]
+        packages = {self._project.open(each.path).file for each in around if each is not None and each.path is not None}
+        return {*self._interpreter.limits(), *packages}
 
     def below(
         self, location: Location, path: tuple[str, ...], importer: SourceModule, error: type[BaseException]
@@ -229,7 +295,7 @@ class ModuleNames:
             return ModuleValue(location=end, importer=importer)
         if isinstance(end, Missing):
             return self._missing(end, error)
-        value = self.of_module(end.module, end.name, None)
+        value = self._of_other(end.module, end.name)
         for attribute in end.attributes:
             value = self._interpreter.attribute(value, attribute)
         return value
@@ -251,24 +317,6 @@ def _declared_global(module: SourceModule) -> frozenset[str]:
         return frozenset()
     nodes = [node for unit in module.units for node in ast.walk(unit.node)]
     return frozenset(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
-
-
-def _changed_elsewhere(module: SourceModule, changes: Mapping[str, list[Unit]]) -> dict[str, set[int]]:
-    """name -> the statements that may change its object under another name, which `other = name` has given to it."""
-    grown = {
-        name: [unit.index for unit in module.binding(name) if isinstance(unit.node, ast.AugAssign)]
-        for name in module.by_name
-    }
-    found: dict[str, set[int]] = {}
-    for unit in module.units:
-        node = unit.node
-        if not isinstance(node, ast.Assign):
-            continue
-        alike = [item.id for item in (*node.targets, node.value) if isinstance(item, ast.Name)]
-        for one, other in itertools.permutations(alike, 2):
-            after = [*grown.get(other, ()), *(change.index for change in changes.get(other, ()))]
-            found.setdefault(one, set()).update(index for index in after if index > unit.index)
-    return found
 
 
 def _names_in(node: ast.AST) -> set[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kiln.closure.interpret.number_formats import torch_name
+from kiln.closure.interpret.sizes import bounded, check_operator, too_long
 from kiln.closure.interpret.values import (
     ConstexprValue,
     OutsideValue,
@@ -17,9 +18,6 @@ from kiln.closure.interpret.values import (
     is_plain,
     plain,
 )
-
-LONGEST = 1_000_000
-"""elements of a list or digits of a number: what is longer is no value of a kernel, but a slip that fills the memory"""
 
 BINARY: dict[type[ast.operator], Callable[..., object]] = {
     ast.Add: operator.add,
@@ -96,7 +94,11 @@ def same(left: object, right: object, *, identical: bool) -> bool:
                 return False
             return _same_outside(value, other)
     if identical:
-        return left is right or (type(left) is type(right) and left == right)
+        if left is right or type(left) is not type(right):
+            return left is right
+        if not isinstance(left, (bool, int, str)):
+            raise Undecided("whether two values are one object is not followed")
+        return left == right
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         pairs = zip(left, right, strict=False)
         return (
@@ -142,27 +144,14 @@ def _of_some(function: Callable[..., object], left: object, right: object) -> ob
 def run_native(run: Callable[[], object]) -> object:
     """What Python itself computes from plain values; an exception becomes one of the code's own."""
     try:
-        return run()
+        return bounded(run())
+    except MemoryError:
+        raise too_long() from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Raised(type(error), str(error)) from None
 
 
 def native(function: Callable[..., object], *values: object) -> object:
-    """`function(*values)` of plain values, with a check that no number grows out of hand."""
-    if function is operator.pow:
-        check_power(values)
-    elif function is operator.lshift and isinstance(values[1], int) and values[1] > LONGEST:
-        raise Undecided("a number grows longer than any that is worth following")
-    elif function is operator.mul:
-        lengths = [len(value) for value in values if isinstance(value, (str, list, tuple, bytes))]
-        times = [value for value in values if isinstance(value, int)]
-        if lengths and times and lengths[0] * times[0] > LONGEST:
-            raise Undecided("a list grows longer than any that is worth following")
+    """`function(*values)` of plain values, with a check that nothing grows out of hand."""
+    check_operator(function, values)
     return run_native(lambda: function(*values))
-
-
-def check_power(values: Sequence[object]) -> None:
-    """Raise Undecided where `a ** b` would grow out of hand."""
-    base, exponent = [*values, 0, 0][:2]
-    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > LONGEST:
-        raise Undecided("a number grows longer than any that is worth following")

@@ -10,12 +10,12 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kiln.closure import packages
-from kiln.closure.interpret import triton_names
+from kiln.closure import packages, triton_names
 from kiln.closure.interpret.answers import (
     ABSENT,
     ANSWERED,
@@ -28,6 +28,7 @@ from kiln.closure.interpret.answers import (
     is_has_triton,
 )
 from kiln.closure.interpret.number_formats import format_of
+from kiln.closure.interpret.sizes import bounded, check_call, items_of
 from kiln.closure.interpret.values import (
     FunctionValue,
     LocalFunction,
@@ -73,6 +74,8 @@ _IMPORTED_ANYWAY = frozenset(
     }
 )
 """modules that every process of a build has imported: looking at what they have changes nothing"""
+_IN_PLACE = re.compile(r"operator\.(delitem|setitem|i(add|and|concat|\w*shift|\w*div|matmul|mod|mul|or|pow|sub|xor))")
+"""functions that may change what they are given"""
 _CALL_BACK = {"functools.reduce", "itertools.starmap", "itertools.filterfalse"}
 
 
@@ -321,8 +324,11 @@ def _plain_call(
         raise Undecided(f"what {dotted}() is given is not known before the run")
     if dotted in ("itertools.count", "itertools.cycle") or (dotted == "itertools.repeat" and len(given) < 2):
         raise Undecided(f"{dotted}() never ends")
+    if _IN_PLACE.fullmatch(dotted):
+        raise Undecided(f"{dotted}() may change what it is given, and is not followed")
+    check_call(dotted, given, named)
     result = function(*given, **named)
-    return Once(result) if dotted.startswith("itertools.") else result  # type: ignore[call-overload]
+    return Once(items_of(result)) if dotted.startswith("itertools.") else bounded(result)  # type: ignore[arg-type]
 
 
 def _called_back(

@@ -129,6 +129,9 @@ class Frame:
     """names whose values only a run can tell"""
     yielded: list[object] | None = None
     """what a generator has given so far; None for code that is none"""
+    is_class: bool = False
+    """whether it is the body of a class, whose names code inside it does not see"""
+    is_comprehension: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

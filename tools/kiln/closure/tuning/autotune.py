@@ -6,13 +6,16 @@ import ast
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kiln.closure import jit
+from kiln.closure import jit, scope
+from kiln.closure.entry import Entry, find, written
 from kiln.closure.interpret.interpreter import evaluate
 from kiln.closure.interpret.values import ConfigValue, Undecided
-from kiln.closure.module import SourceModule
+from kiln.closure.module import Conditional, SourceModule
+from kiln.closure.names import Names, parameters_of
 from kiln.closure.resolve import Definition, Location, Project, alias_of
 from kiln.closure.tuning.manifest_values import (
     WRITE_OUT,
+    KernelFile,
     for_targets,
     identity,
     manifest_value,
@@ -86,17 +89,19 @@ def read_tuning(project: Project, module: SourceModule, function: str, worlds: M
 
     A decorator of the project's own that takes `configs` counts, and is an obligation: it may do more than tune.
     """
-    definition = find_definition(module, function)
-    call, own = _autotune(project, module, function)
-    if call is None:
+    tuned = find_tuned(project, module, function)
+    call, own = _autotune(project, tuned)
+    if tuned is None or call is None:
         raise ClosureError(
             f"{function} has no @triton.autotune",
-            where=module.position(definition) if definition is not None else module.file,
+            where=tuned.module.position(tuned.definition) if tuned is not None else module.file,
             expected="a decorator that lists configurations, for `blocks: autotune`",
             remedy="write the blocks out in kernels.yaml",
         )
+    source, module = module, tuned.module
     position = module.position(call)
-    arguments = _arguments(project, module, call, next(iter(worlds.values())), own=own)
+    unknown = names_around(tuned)
+    arguments = _arguments(project, module, call, next(iter(worlds.values())), own=own, unknown=unknown)
     if "configs" not in arguments:
         raise ClosureError(
             f"the autotune of {function} lists no configurations",
@@ -105,11 +110,16 @@ def read_tuning(project: Project, module: SourceModule, function: str, worlds: M
             actual=ast.unparse(call)[:60],
             remedy=WRITE_OUT,
         )
-    parameters = _parameters(definition)
+    parameters, _ = parameters_of(tuned.definition)
+    kernel = KernelFile(names=Names(project), module=source)
     hooks: dict[Position, None] = {}
 
     def read(world: World, asked: set[str]) -> list[tuple[Hashable, Configuration]]:
-        listed = _evaluate(project, module, arguments["configs"], world, asked, f"the configurations of {function}")
+        try:
+            listed = evaluate(project, module, arguments["configs"], world, asked=asked, unknown=unknown)
+        except Undecided as error:
+            at = module.position(arguments["configs"])
+            raise undecided(error, f"the configurations of {function}", at) from None
         if not isinstance(listed, (list, tuple)):
             raise _no_configuration(function, module.position(arguments["configs"]), listed)
         found = []
@@ -118,7 +128,7 @@ def read_tuning(project: Project, module: SourceModule, function: str, worlds: M
                 raise _no_configuration(function, module.position(arguments["configs"]), item)
             if item.has_hook:
                 hooks[item.position] = None
-            configuration = _configuration(item, function, parameters)
+            configuration = _configuration(item, function, parameters, kernel)
             found.append((_identity(configuration), configuration))
         return found
 
@@ -140,34 +150,48 @@ def read_tuning(project: Project, module: SourceModule, function: str, worlds: M
     )
 
 
-def find_definition(module: SourceModule, function: str) -> ast.FunctionDef | None:
-    """The `def` of a function at module level, in a class or within another function: `Ops.kernel`, `make.kernel`."""
-    first, *rest = function.split(".")
-    units = module.binding(first)
-    node: ast.AST | None = units[-1].node if units else None
-    for word in rest:
-        inner = ast.walk(node) if node is not None else iter(())
-        named = (part for part in inner if isinstance(part, (ast.FunctionDef, ast.ClassDef)) and part is not node)
-        node = next((part for part in named if part.name == word), None)
-    return node if isinstance(node, ast.FunctionDef) else None
+def find_tuned(project: Project, module: SourceModule, function: str) -> Entry | None:
+    """The function whose tuning is read: the one that is compiled. None where there is no such function."""
+    try:
+        return find(Names(project), module, function, None)
+    except (ClosureError, Conditional):
+        # The file is imported as it stands then, where it can be.
+        found = written([unit.node for unit in module.units], function)
+        definition = found[-1] if found else None
+        if not isinstance(definition, ast.FunctionDef):
+            return None
+        return Entry(module=module, definition=definition, statements=(definition,), around=tuple(found[:-1]))
 
 
-def _autotune(project: Project, module: SourceModule, function: str) -> tuple[ast.Call | None, bool]:
+def names_around(entry: Entry) -> frozenset[str]:
+    """The names that the definitions around a kernel bind: what they stand for there, the module does not tell."""
+    names: set[str] = set()
+    for node in entry.around:
+        names |= frozenset().union(*map(scope.binds, node.body))
+        if isinstance(node, ast.FunctionDef):
+            names.update(*parameters_of(node))
+    return frozenset(names)
+
+
+def _autotune(project: Project, entry: Entry | None) -> tuple[ast.Call | None, bool]:
     """The call of triton.autotune that a function is decorated with, or wrapped in; and whether it is another one."""
-    calls = tuning_calls(module, function)
-    tuned = [call for call in calls if project.canonical(module, call.func, needed=True) in AUTOTUNE]
+    if entry is None:
+        return None, False
+    calls = tuning_calls(entry)
+    tuned = [call for call in calls if project.canonical(entry.module, call.func, needed=True) in AUTOTUNE]
     others = [call for call in calls if any(keyword.arg == "configs" for keyword in call.keywords)]
     return next(iter((*tuned, *others)), None), not tuned
 
 
-def tuning_calls(module: SourceModule, function: str) -> list[ast.Call]:
+def tuning_calls(entry: Entry) -> list[ast.Call]:
     """The calls that a function is decorated with, or wrapped in, from the outside in."""
-    definition = find_definition(module, function)
-    if definition is not None:
-        return [node for node in definition.decorator_list if isinstance(node, ast.Call)]
-    units = module.binding(function)
-    node = units[-1].node if units else None
-    return list(_wrappers(node.value)) if isinstance(node, ast.Assign) else []
+    found: list[ast.Call] = []
+    for node in entry.statements:
+        if isinstance(node, ast.FunctionDef):
+            found += [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+        elif isinstance(node, ast.Assign):
+            found += _wrappers(node.value)
+    return found
 
 
 def _wrappers(node: ast.expr) -> Iterator[ast.Call]:
@@ -180,15 +204,8 @@ def _wrappers(node: ast.expr) -> Iterator[ast.Call]:
         node = node.args[0]
 
 
-def _parameters(definition: ast.FunctionDef | None) -> tuple[str, ...]:
-    if definition is None:
-        return ()
-    arguments = definition.args
-    return tuple(item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-
-
 def _arguments(
-    project: Project, module: SourceModule, call: ast.Call, world: World, *, own: bool
+    project: Project, module: SourceModule, call: ast.Call, world: World, *, own: bool, unknown: frozenset[str]
 ) -> dict[str, ast.expr]:
     """Parameter of triton.autotune -> what the call gives it; of a decorator of the project's own, what it shares."""
     if own:
@@ -198,25 +215,25 @@ def _arguments(
         if keyword.arg is not None:
             given[keyword.arg] = keyword.value
             continue
-        for name in _keys(project, module, keyword.value, world):
+        for name in _keys(project, module, keyword.value, world, unknown):
             if name not in _MEASURING:
                 given[name] = keyword.value
-    unknown = sorted(given.keys() - set(_PARAMETERS) - _MEASURING)
-    if unknown:
+    strange = sorted(given.keys() - set(_PARAMETERS) - _MEASURING)
+    if strange:
         raise ClosureError(
-            f"triton.autotune has no argument that Kiln knows as {', '.join(unknown)}",
+            f"triton.autotune has no argument that Kiln knows as {', '.join(strange)}",
             where=module.position(call),
             expected=f"one of {', '.join((*_PARAMETERS, *sorted(_MEASURING)))}",
-            actual=", ".join(unknown),
-            remedy=did_you_mean(unknown[0], [*_PARAMETERS, *_MEASURING]) or WRITE_OUT,
+            actual=", ".join(strange),
+            remedy=did_you_mean(strange[0], [*_PARAMETERS, *_MEASURING]) or WRITE_OUT,
         )
     return given
 
 
-def _keys(project: Project, module: SourceModule, node: ast.expr, world: World) -> list[str]:
+def _keys(project: Project, module: SourceModule, node: ast.expr, world: World, unknown: frozenset[str]) -> list[str]:
     """The keys of a map that is spread into a call; of one whose values only a run can tell, those that it may have."""
     try:
-        value = evaluate(project, module, node, world)
+        value = evaluate(project, module, node, world, unknown=unknown)
     except Undecided as error:
         written = _possible_keys(project, module, node)
         if written is None:
@@ -252,15 +269,6 @@ def _joined(parts: list[list[str] | None]) -> list[str] | None:
     return [key for part in known for key in part] if len(known) == len(parts) else None
 
 
-def _evaluate(
-    project: Project, module: SourceModule, node: ast.expr, world: World, asked: set[str], what: str
-) -> object:
-    try:
-        return evaluate(project, module, node, world, asked=asked)
-    except Undecided as error:
-        raise undecided(error, what, module.position(node)) from None
-
-
 def _no_configuration(function: str, where: Position, value: object) -> ClosureError:
     return ClosureError(
         f"the configurations of {function} are no list of triton.Config",
@@ -271,11 +279,11 @@ def _no_configuration(function: str, where: Position, value: object) -> ClosureE
     )
 
 
-def _configuration(item: ConfigValue, function: str, parameters: tuple[str, ...]) -> Configuration:
+def _configuration(item: ConfigValue, function: str, parameters: tuple[str, ...], kernel: KernelFile) -> Configuration:
     constants: dict[str, Value] = {}
     options: dict[str, int] = dict(_DEFAULTS)
     for name, value in item.constants.items():
-        own = manifest_value(value, f"{name} of a configuration of {function}", item.position)
+        own = manifest_value(value, f"{name} of a configuration of {function}", item.position, kernel)
         if name in parameters or (not parameters and name not in OPTIONS):
             constants[name] = own
         elif name in OPTIONS:

@@ -10,12 +10,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Mapping
 
+from kiln.closure.function_parameters import read_parameters
 from kiln.closure.interpret.interpreter import call
 from kiln.closure.interpret.values import FunctionValue, Undecided
 from kiln.closure.module import SourceModule
+from kiln.closure.names import Names
 from kiln.closure.resolve import Project
-from kiln.closure.tuning.autotune import find_definition
-from kiln.closure.tuning.manifest_values import for_targets, identity, manifest_value, option_value, undecided
+from kiln.closure.tuning.autotune import find_tuned
+from kiln.closure.tuning.manifest_values import (
+    KernelFile,
+    for_targets,
+    identity,
+    manifest_value,
+    option_value,
+    undecided,
+)
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position, did_you_mean
 from kiln.manifest.constants import Value
@@ -32,11 +41,12 @@ def function_table(project: Project, module: SourceModule, worlds: Mapping[str, 
 
     Raises ClosureError when there is no such function, when its result cannot be told, and for rows of another form.
     """
-    definition = find_definition(module, FUNCTION)
-    if definition is None:
+    bound = [unit.node for unit in module.binding(FUNCTION)]
+    definition = bound[-1] if bound else None
+    if not isinstance(definition, ast.FunctionDef):
         functions = [unit.node.name for unit in module.units if isinstance(unit.node, ast.FunctionDef)]
         raise ClosureError(
-            f"{module.file} has no function {FUNCTION}",
+            f"the file has no function {FUNCTION}",
             where=Position(file=module.file, line=1),
             expected=f"a function {FUNCTION}() that returns a list of maps with {', '.join(_KEYS)}",
             actual=f"functions {', '.join(functions)}" if functions else "no function",
@@ -51,7 +61,8 @@ def function_table(project: Project, module: SourceModule, worlds: Mapping[str, 
             raise undecided(error, f"what {FUNCTION}() returns", where, _REMEDY) from None
         if not isinstance(listed, (list, tuple)):
             raise _wrong(f"{FUNCTION}() returns no list", where, type(listed).__name__)
-        rows = [_row(item, number, where) for number, item in enumerate(listed, 1)]
+        places = _places(module, definition, len(listed))
+        rows = [_row(project, item, number, places[number - 1]) for number, item in enumerate(listed, 1)]
         return [(_identity(row, number), row) for number, row in enumerate(rows)]
 
     merged = for_targets(worlds, read)
@@ -67,12 +78,30 @@ def function_table(project: Project, module: SourceModule, worlds: Mapping[str, 
     return tuple(row for row, _ in merged)
 
 
+def _places(module: SourceModule, definition: ast.FunctionDef, count: int) -> list[Position]:
+    """Where the rows stand in the text: those of a list that is written out, or the one map that makes all of them.
+
+    That of the function for each, where neither is so.
+    """
+    lists = [node for node in ast.walk(definition) if isinstance(node, (ast.List, ast.Tuple))]
+    written = [node.elts for node in lists if len(node.elts) == count and all(map(_is_row, node.elts))]
+    if len(written) == 1:
+        return [module.position(node) for node in written[0]]
+    maps = [node for node in ast.walk(definition) if _is_row(node)]
+    return [module.position(maps[0] if len(maps) == 1 else definition)] * count
+
+
+def _is_row(node: ast.AST) -> bool:
+    keys = node.keys if isinstance(node, ast.Dict) else []
+    return any(isinstance(key, ast.Constant) and key.value == "func" for key in keys)
+
+
 def _wrong(what: str, where: Position, actual: str, expected: str | None = None) -> ClosureError:
     form = f"a list of maps with {', '.join(_KEYS)}"
     return ClosureError(what, where=where, expected=expected or form, actual=actual, remedy=_REMEDY)
 
 
-def _row(item: object, number: int, where: Position) -> TableRow:
+def _row(project: Project, item: object, number: int, where: Position) -> TableRow:
     what = f"row {number} of {FUNCTION}()"
     if not isinstance(item, dict):
         raise _wrong(f"{what} is no map", where, type(item).__name__)
@@ -91,9 +120,14 @@ def _row(item: object, number: int, where: Position) -> TableRow:
     kwargs = item.get("kwargs", {})
     if not isinstance(kwargs, dict):
         raise _wrong(f"kwargs of {what} is no map", where, repr(kwargs), "a map of options and constants")
-    parameters = _parameters(function, what, where)
-    constants, options = _kwargs(kwargs, function.name, tuple(parameters), what, where)
-    signature, written = _signature(texts["sig"], parameters, what, where)
+    entry = find_tuned(project, function.module, function.name)
+    if entry is None:
+        raise _wrong(f"func of {what} is not defined with def", where, function.name, "a jitted function")
+    found = read_parameters(project, entry.module, entry.definition)
+    parameters = {parameter.name: parameter.is_constexpr for parameter in found}
+    kernel = KernelFile(names=Names(project), module=function.module)
+    constants, options = _kwargs(kwargs, function.name, tuple(parameters), what, where, kernel)
+    signature, written = _signature(texts["sig"], parameters, what, where, kernel)
     for name, value in written.items():
         if constants.setdefault(name, value) != value:
             raise _wrong(
@@ -112,20 +146,13 @@ def _row(item: object, number: int, where: Position) -> TableRow:
     )
 
 
-def _parameters(function: FunctionValue, what: str, where: Position) -> dict[str, bool]:
-    """The function's parameters in order, and whether each is annotated as a constant."""
-    definition = find_definition(function.module, function.name)
-    if definition is None:
-        raise _wrong(f"func of {what} is not defined with def", where, function.name, "a jitted function")
-    arguments = definition.args
-    return {
-        item.arg: item.annotation is not None and "constexpr" in ast.unparse(item.annotation)
-        for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    }
-
-
 def _kwargs(
-    kwargs: Mapping[object, object], function: str, parameters: tuple[str, ...], what: str, where: Position
+    kwargs: Mapping[object, object],
+    function: str,
+    parameters: tuple[str, ...],
+    what: str,
+    where: Position,
+    kernel: KernelFile,
 ) -> tuple[dict[str, Value], dict[str, int]]:
     """Constants and options, from either form."""
     given = dict(kwargs)
@@ -137,7 +164,7 @@ def _kwargs(
     for key, value in [*nested.items(), *given.items()]:
         # Older compilers took a parameter's number in place of its name.
         name = parameters[key] if type(key) is int and 0 <= key < len(parameters) else str(key)
-        own = manifest_value(value, f"{name} of {what}", where, _REMEDY)
+        own = manifest_value(value, f"{name} of {what}", where, kernel, _REMEDY)
         if name in parameters:
             constants[name] = own
         elif name in OPTIONS and key in given:
@@ -153,7 +180,9 @@ def _kwargs(
     return constants, options
 
 
-def _signature(text: str, parameters: Mapping[str, bool], what: str, where: Position) -> tuple[str, dict[str, Value]]:
+def _signature(
+    text: str, parameters: Mapping[str, bool], what: str, where: Position, kernel: KernelFile
+) -> tuple[str, dict[str, Value]]:
     """The signature without constants, and the constants in it, which Triton's own form has in their places."""
     items = [item.strip() for item in text.split(",")]
     names = list(parameters)
@@ -166,7 +195,7 @@ def _signature(text: str, parameters: Mapping[str, bool], what: str, where: Posi
             kept.append(item)
             continue
         try:
-            constants[name] = manifest_value(ast.literal_eval(item), name, where, _REMEDY)
+            constants[name] = manifest_value(ast.literal_eval(item), name, where, kernel, _REMEDY)
         except (ValueError, SyntaxError):
             raise _wrong(
                 f"sig of {what} gives the constant {name} a type", where, item, "its value, or no item for it"

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from kiln.closure import jit
 from kiln.closure.decisions import settle
+from kiln.closure.entry import Entry
 from kiln.closure.interpret.answers import UndeclaredVariable
 from kiln.closure.interpret.interpreter import Interpreter
 from kiln.closure.interpret.values import Frame, FunctionValue, OutsideValue, SomeValue, Undecided
 from kiln.closure.module import SourceModule
+from kiln.closure.names import Names
 from kiln.closure.resolve import Project
-from kiln.closure.tuning.autotune import tuning_calls
-from kiln.closure.tuning.manifest_values import manifest_value
+from kiln.closure.tuning.autotune import find_tuned, names_around, tuning_calls
+from kiln.closure.tuning.manifest_values import KernelFile, manifest_value
 from kiln.closure.world import World
 from kiln.errors import ClosureError, Position
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
@@ -69,7 +71,7 @@ class Heuristics:
 
     @cached_property
     def _interpreter(self) -> Interpreter:
-        return Interpreter(self._project, self._world, self.asked)
+        return Interpreter(self._project, self._module, self._world, self.asked)
 
     @property
     def names(self) -> Collection[str]:
@@ -79,25 +81,29 @@ class Heuristics:
     @cached_property
     def _all(self) -> tuple[_Heuristic, ...]:
         """From the outermost decorator to the innermost, which is the order that they run in."""
-        calls = tuning_calls(self._module, self._function)
-        found = [call for call in calls if self._project.canonical(self._module, call.func, needed=True) in HEURISTICS]
-        return tuple(heuristic for call in found for heuristic in self._of(call))
+        entry = find_tuned(self._project, self._module, self._function)
+        if entry is None:
+            return ()
+        return tuple(heuristic for call in tuning_calls(entry) for heuristic in self._of(entry, call))
 
-    def _of(self, call: ast.Call) -> Iterator[_Heuristic]:
+    def _of(self, entry: Entry, call: ast.Call) -> Iterator[_Heuristic]:
+        module = entry.module
+        if self._project.canonical(module, call.func, needed=True) not in HEURISTICS:
+            return
         keywords = [keyword.value for keyword in call.keywords if keyword.arg == "values"]
         given = [*call.args, *keywords]
-        position = self._module.position(call)
-        unit = next(unit for unit in self._module.units if call in ast.walk(unit.node))
-        interpreter, frame = self._interpreter, Frame(module=self._module)
+        position = module.position(call)
+        unit = next(unit for unit in module.units if call in ast.walk(unit.node))
+        interpreter, frame = self._interpreter, Frame(module=module, unknown=names_around(entry))
         try:
-            with interpreter.before(self._module, unit.index):
+            with interpreter.before(module, unit.index):
                 values = interpreter.entered(lambda: interpreter.code.value(given[0], frame)) if given else None
         except Undecided as error:
             raise self._unread(position, str(error)) from None
         if not isinstance(values, dict):
             raise self._unread(position, "it is no map")
         places = {
-            key.value: self._module.position(key)
+            key.value: module.position(key)
             for key in (given[0].keys if isinstance(given[0], ast.Dict) else ())
             if isinstance(key, ast.Constant)
         }
@@ -143,7 +149,10 @@ class Heuristics:
                 raise self._depends(heuristic, variant, f"it is {value.what}")
             known[heuristic.name] = value
             what = f"what the heuristic for {heuristic.name} gives"
-            derived[heuristic.name] = manifest_value(value, what, heuristic.position, remedy=_remedy(heuristic.name))
+            kernel = KernelFile(names=Names(self._project), module=self._module)
+            derived[heuristic.name] = manifest_value(
+                value, what, heuristic.position, kernel, remedy=_remedy(heuristic.name)
+            )
         return derived
 
     def _depends(self, heuristic: _Heuristic, variant: str, reason: str) -> ClosureError:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kiln.closure.interpret.values import FunctionValue, OutsideValue, Undecided, plain
+from kiln.closure.module import SourceModule
+from kiln.closure.names import Names
+from kiln.closure.resolve import Definition
 from kiln.closure.world import World, of_target
 from kiln.errors import ClosureError, Position
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
@@ -19,22 +23,54 @@ _LANGUAGE = "triton.language."
 _DTYPES = {dtype.language: dtype.name for dtype in DTYPES.values()}
 
 
-def manifest_value(value: object, what: str, where: Position, remedy: str = WRITE_OUT) -> Value:
+@dataclass(frozen=True, kw_only=True)
+class KernelFile:
+    """The file of a kernel, whose names function constants are in."""
+
+    names: Names
+    module: SourceModule
+
+    def name_of(self, function: FunctionValue) -> str | None:
+        """What the file calls a function of the project, `relu` or `ops.relu`; None where it has no name for it."""
+        names = sorted(self.module.by_name, key=lambda name: (name != function.name, name))
+        for path in ((), (function.name,)):
+            for name in names:
+                found = self.names.trace(self.module, name, path)
+                if (
+                    isinstance(found, Definition)
+                    and (found.module.file, found.name) == (function.module.file, function.name)
+                    and not found.attributes
+                ):
+                    return ".".join((name, *path))
+        return None
+
+
+def manifest_value(value: object, what: str, where: Position, kernel: KernelFile, remedy: str = WRITE_OUT) -> Value:
     """A constant in a manifest's words; `what` is what it is a value of, such as `BLOCK of a configuration`.
 
-    Raises ClosureError at `where` for what a constant cannot be.
+    Raises ClosureError at `where` for what a constant cannot be, and for a function that the kernel's file has no name
+    for.
     """
     value = plain(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
-        return tuple(manifest_value(member, what, where, remedy) for member in value)
+        return tuple(manifest_value(member, what, where, kernel, remedy) for member in value)
     if isinstance(value, OutsideValue) and value.dotted.startswith(_LANGUAGE):
         name = _DTYPES.get(value.dotted.removeprefix(_LANGUAGE).removeprefix("core."))
         if name is not None:
             return DTypeConstant(name=name)
     if isinstance(value, FunctionValue):
-        return FunctionConstant(name=value.name)
+        name = kernel.name_of(value)
+        if name is None:
+            raise ClosureError(
+                f"{what} is {value.name} of {value.module.file}, and {kernel.module.file} has no name for it",
+                where=where,
+                expected="a function that the kernel's file defines or imports",
+                actual=f"{value.module.file}:{value.name}",
+                remedy=f"import it in {kernel.module.file}",
+            )
+        return FunctionConstant(name=name)
     shown = value.dotted if isinstance(value, OutsideValue) else type(value).__name__
     raise ClosureError(
         f"{what} is nothing that a constant can be",

@@ -1,12 +1,36 @@
-"""Whether the installed Triton has a name, read off its files: a build that has nothing to do does not import it."""
+"""Which names Triton has, read off its files: a build that has nothing to do does not import it."""
 
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
+import importlib.util
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 from kiln.closure import scope
+
+
+@cache
+def installed() -> Path | None:
+    """The folder of the package that Python would import, which is not imported for that."""
+    found = importlib.util.find_spec("triton")
+    return Path(found.origin).parent if found is not None and found.origin is not None else None
+
+
+def brings(folder: Path, path: tuple[str, ...], name: str) -> bool | None:
+    """Whether `from triton.<path> import *` brings a name; None where the text of that module does not tell."""
+    place = folder.joinpath(*path)
+    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return None
+    found = _names(file)
+    if found.listed is not None:
+        return name in found.listed
+    if found.stars or not found.known:
+        return None
+    return name in found.names and not name.startswith("_")
 
 
 def has(folder: Path, path: tuple[str, ...]) -> bool | None:
@@ -24,10 +48,10 @@ def _has(top: Path, place: Path, path: tuple[str, ...], depth: int) -> bool | No
         return None
     name, rest = path[0], path[1:]
     file = place / "__init__.py" if place.is_dir() else place
-    names, stars, known = _names(file) if file.is_file() else ({}, (), True)
+    found = _names(file) if file.is_file() else _NOTHING
     # `from . import language` binds a module of the package's own.
-    if name in names and not (place.is_dir() and names[name] == (1, "", name)):
-        origin = names[name]
+    if name in found.names and not (place.is_dir() and found.names[name] == (1, "", name)):
+        origin = found.names[name]
         if not rest:
             return True
         if origin is None:
@@ -37,15 +61,32 @@ def _has(top: Path, place: Path, path: tuple[str, ...], depth: int) -> bool | No
         for below in (place / name, place / f"{name}.py"):
             if (below.is_dir() and any(file.is_file() for file in below.iterdir())) or below.is_file():
                 return _has(top, below, rest, depth + 1)
-    for star in stars:
-        found = _follow(top, file, star, path, depth)
-        if found is not False:
-            return found
-    return False if known else None
+    for star in found.stars:
+        brought = _follow(top, file, star, path, depth)
+        if brought is not False:
+            return brought
+    return False if found.known else None
 
 
 Origin = tuple[int, str, str | None]
 """level, module and name of an import"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Names:
+    """What one file binds."""
+
+    names: dict[str, Origin | None]
+    """with the origin of imported ones"""
+    stars: tuple[Origin, ...]
+    """its star imports"""
+    known: bool
+    """whether that is all"""
+    listed: frozenset[str] | None
+    """`__all__`, where one statement gives it as plain text"""
+
+
+_NOTHING = _Names(names={}, stars=(), known=True, listed=None)
 
 
 def _follow(top: Path, file: Path, origin: Origin, path: tuple[str, ...], depth: int) -> bool | None:
@@ -65,8 +106,7 @@ def _follow(top: Path, file: Path, origin: Origin, path: tuple[str, ...], depth:
 
 
 @lru_cache(maxsize=256)
-def _names(file: Path) -> tuple[dict[str, Origin | None], tuple[Origin, ...], bool]:
-    """The names that a file binds, with the origin of imported ones; its star imports; whether that is all."""
+def _names(file: Path) -> _Names:
     tree = ast.parse(file.read_text("utf-8"))
     names: dict[str, Origin | None] = {}
     stars: list[Origin] = []
@@ -83,4 +123,10 @@ def _names(file: Path) -> tuple[dict[str, Origin | None], tuple[Origin, ...], bo
     for statement in tree.body:
         for bound in scope.binds(statement):
             names.setdefault(bound, None)
-    return names, tuple(stars), known
+    return _Names(names=names, stars=tuple(stars), known=known, listed=_listed(tree.body))
+
+
+def _listed(body: list[ast.stmt]) -> frozenset[str] | None:
+    binding = [node for node in body if "__all__" in scope.binds(node)]
+    value = getattr(binding[0], "value", None) if len(binding) == 1 else None
+    return scope.texts(value) if isinstance(value, (ast.List, ast.Tuple)) else None

@@ -166,8 +166,20 @@ REFUSED = {
     "a package that holds no kernels": (
         "",
         without_source("x", package="torch.nn"),
-        "kernels.yaml:12:14: `kernels.x.package` is not installed: nothing is cut from that package",
-        "name the package that defines the kernel",
+        "kernels.yaml:12:14: `kernels.x.package` cannot be a module of torch: torch is never read",
+        "copy the kernel into a file of the project",
+    ),
+    "a package of Triton": (
+        "",
+        without_source("x", package="triton.language.core"),
+        "kernels.yaml:12:14: `kernels.x.package` cannot be a module of triton: Triton's own functions",
+        "copy the kernel into a file of the project",
+    ),
+    "a module of Python": (
+        "",
+        without_source("x", package="os"),
+        "kernels.yaml:12:14: `kernels.x.package` cannot be a module of os: os is a module of Python itself",
+        "copy the kernel into a file of the project",
     ),
     "a path for a package": (
         "",
@@ -223,6 +235,19 @@ REFUSED = {
         "kernels.yaml:4:8: '..' cannot be `build`: it is no folder of its own",
         "write build",
     ),
+    "a blank build folder": (
+        'build: "\\n"\n',
+        PLAIN,
+        "kernels.yaml:4:8: '\\n' cannot be `build`: it is no folder of its own",
+        "write build",
+    ),
+    "a build folder below a home folder": (
+        "build: ~/x\n",
+        PLAIN,
+        "kernels.yaml:4:8: '~/x' cannot be `build`: `~` is a shell's word for a home folder",
+        "write it relative to the manifest's folder",
+    ),
+    "a variable that is nothing": ("environment: {A: ~}\n", PLAIN, "kernels.yaml:4:18: wrong value", "write null, or"),
     "an absolute build folder": ("build: /tmp/x\n", PLAIN, "kernels.yaml:4:8: '/tmp/x' cannot be `build`", "relative"),
 }
 

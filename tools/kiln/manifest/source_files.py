@@ -109,9 +109,16 @@ def _find_installed(dotted: str, position: Position, what: str, folders: Folders
     if path is not None:
         folder = next(place for place in places if path.is_relative_to(place))
         return Source(path=path, name=f"{installed.FOLDER}/{path.relative_to(folder).as_posix()}", position=position)
-    if not installed.is_candidate(parts[0]):
-        why, remedy = "nothing is cut from that package", "name the package that defines the kernel"
-    elif not installed.find_package(parts[0], places):
+    never = installed.why_never(parts[0])
+    if never is not None:
+        raise ManifestError(
+            f"`{what}` cannot be a module of {parts[0]}: {never}",
+            where=position,
+            expected="a module that defines a Triton kernel, such as liger_kernel.ops.softmax",
+            actual=show(dotted),
+            remedy="copy the kernel into a file of the project, and name that under `source`",
+        )
+    if not installed.find_package(parts[0], places):
         why = f"there is no package {parts[0]} with Python files"
         remedy = f"install {parts[0]} into the Python that runs Kiln, or correct the name"
     else:
