@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kiln.closure.cuda_text import Include, KernelText, includes, kernels_called
+from kiln.closure.cuda_text import Include, KernelText, includes, kernels_called, without_comments
 from kiln.closure.roots import Roots
 from kiln.closure.slice import FunctionParameter
 from kiln.digests import digest_bytes, digest_json
@@ -26,11 +26,13 @@ class CudaFile:
     path: Path
     name: str
     """the same on every machine: kernels/reduce.cu, ../third_party/flash/tile.cuh"""
-    data: bytes
+    text: str
+    """without its comments, so that an edit of one makes no other image; lines and columns are the file's"""
 
     @cached_property
-    def text(self) -> str:
-        return self.data.decode("utf-8", "replace")
+    def data(self) -> bytes:
+        """What the compiler gets."""
+        return self.text.encode("utf-8", "surrogateescape")
 
     @cached_property
     def digest(self) -> str:
@@ -156,7 +158,8 @@ class CudaFiles:
 
     def _open(self, path: Path) -> CudaFile:
         if path not in self._files:
-            self._files[path] = CudaFile(path=path, name=self._folders.name(path), data=path.read_bytes())
+            text = without_comments(path.read_bytes().decode("utf-8", "surrogateescape"))
+            self._files[path] = CudaFile(path=path, name=self._folders.name(path), text=text)
         return self._files[path]
 
 

@@ -48,20 +48,21 @@ class KernelText:
 
 
 def without_comments(text: str) -> str:
-    """The text with its comments blanked, and every other character at its place."""
+    """The text with its comments blanked, less the blanks at the ends of lines; the rest stands at its place."""
 
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
 
-    return _TOKEN.sub(blank, text)
+    return re.sub(r"[ \t\r]+$", "", _TOKEN.sub(blank, text), flags=re.MULTILINE)
 
 
 def includes(text: str) -> tuple[Include, ...]:
     """What the text may include, in order. One that is named by a macro is left out."""
-    code = without_comments(text).replace("\\\n", "  ")
+    lines = without_comments(text)
+    code = lines.replace("\\\n", "  ")
     found = [*_INCLUDE.finditer(code), *_HAS_INCLUDE.finditer(code)]
     return tuple(
-        Include(path=match[1] or match[2], is_quoted=match[1] is None, line=_line(text, match.start()))
+        Include(path=match[1] or match[2], is_quoted=match[1] is None, line=_line(lines, match.start()))
         for match in sorted(found, key=lambda match: match.start())
     )
 
@@ -81,7 +82,7 @@ def kernels_called(text: str, name: str) -> Iterator[KernelText]:
         inside = code[head.end() : close]
         items = [] if inside.strip() in ("", "void") else [" ".join(item.split()) for item in _split(inside)]
         yield KernelText(
-            line=_line(text, head.start()),
+            line=_line(code, head.start()),
             is_definition=code[close + 1 :].lstrip()[:1] == "{",
             parameters=tuple(items),
         )

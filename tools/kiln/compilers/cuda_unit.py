@@ -58,7 +58,8 @@ def _check(index: int, argument: Argument, function: str, request: CudaRequest) 
         condition = f"std::is_pointer<{type_}>::value && ({condition})"
     written = request.source.parameters[index].annotation or ""
     said = written.replace("\\", "\\\\").replace('"', '\\"')
-    return f'static_assert({condition}, "argument {index + 1}, `{said}`: the signature has {argument.type}");'
+    message = f"argument {index + 1}, '{said}', is {argument.type} in the signature"
+    return f'static_assert({condition}, "{message}");'
 
 
 def _scalar(type_: str, dtype: str) -> str:

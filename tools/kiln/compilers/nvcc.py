@@ -28,6 +28,14 @@ _ERROR = re.compile(
     r"|^(?P<tool>ptxas|nvcc|cicc|gcc|cc1plus)\b[^\n]*?\b(?:fatal|error)\b\s*:\s*(?P<said>.*)",
     re.MULTILINE,
 )
+_UNDEFINED = re.compile(r'^(?:incomplete type|identifier) .*?"(__(?:half|nv_\w+))"')
+_TYPES = {
+    "__half": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h",
+    "__nv_fp8_e4m3": "cuda_fp8.h",
+    "__nv_fp8_e5m2": "cuda_fp8.h",
+}
+"""the types that {T} stands for and that headers of the toolkit define"""
 _FULL = 1 << 20
 """bytes: with fewer left, what a tool wrote may be cut short"""
 
@@ -203,11 +211,16 @@ def _failure(request: CudaRequest, top: Path, code: int, output: str) -> Compile
     what = _text(first, request)
     lines = [f"    {line}" for line in _excerpt(output, first)]
     where = _place(first, request) or request.source.position
-    others = [f"{_place(error, request) or ''}: {_text(error, request)}".lstrip(": ") for error in more[:3]]
+    others = [f"{_place(error, request) or ''}: {_text(error, request)}".lstrip(": ") for error in more]
+    others = [line for line in dict.fromkeys(others) if line != f"{where}: {what}"][:3]
     remedy = None
     if where == request.declared:
         lines = []
         remedy = f"compare `function` and `signature` with {request.source.function} at {request.source.position}"
+    undefined = _UNDEFINED.search(what)
+    if undefined is not None and undefined[1] in _TYPES:
+        what, where, lines, others = f"the source does not define {undefined[1]}", request.source.position, [], []
+        remedy = f"add #include <{_TYPES[undefined[1]]}> to {request.source.name}"
     if "unsupported GNU version" in what or "unsupported clang version" in what:
         remedy = f"set NVCC_CCBIN to a gcc that this nvcc supports; {request.cc} is too new for it"
     return CompileError("\n".join([what, *lines]), where=where, actual="; ".join(others) or None, remedy=remedy)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|[{};]', re.DOTALL)
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*(?:"|\Z)|[{};]', re.DOTALL)
 _NAME = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(rf"^[ \t]*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+({_NAME})", re.MULTILINE)
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-_PATH_DIGEST = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
-"""in names of what is local to a file: nvcc tells files apart by a digest of their path, and here there is one file"""
+_PATH_DIGEST = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}(_\d+_unit_cu_)(?:[0-9a-f]{8})?")
+"""In names of what is local to a file. nvcc tells files apart by a digest of their path and, where a file defines
+nothing with a name for other files, by another one; here there is one file, `unit.cu`."""
 
 
 def symbol_of(text: str, variable: str) -> str | None:
@@ -54,7 +55,7 @@ def only_entry(text: str, symbol: str, variable: str, maxnreg: int | None) -> st
 
 def without_path(text: str) -> str:
     """The text with names that do not depend on where the compiled file lay."""
-    return _PATH_DIGEST.sub(r"\g<1>00000000_", text)
+    return _PATH_DIGEST.sub(lambda found: re.sub(r"[0-9a-f]{8}(?=_\d|$)", "00000000", found[0]), text)
 
 
 def cluster_of(text: str) -> tuple[int, int, int] | None:

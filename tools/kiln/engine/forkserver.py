@@ -343,7 +343,8 @@ def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
         _verify(job.reads)
         module, _, name = job.function.partition(":")
         function = getattr(importlib.import_module(module), name)
-        found: Found | None = function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        returned: Found | None = function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        found = {name: list(names) for name, names in (returned or {}).items()}
         sys.stdout.flush()
         sys.stderr.flush()
     except KilnError as error:
@@ -355,7 +356,7 @@ def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
         if isinstance(error, OSError) and no_space(error):
             return os_failure("a step cannot write its files", error, job.folder), None, {}
         return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc(), {}
-    return None, None, {name: list(names) for name, names in (found or {}).items()}
+    return None, None, found
 
 
 def _verify(reads: tuple[tuple[str, str], ...]) -> None:
