@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from kiln.closure.cuda_source import CudaSource
 from kiln.compilers.request import check_options
@@ -57,12 +56,7 @@ class CudaRequest:
     options: Mapping[str, int]
     declared: Position
     """of `function` in kernels.yaml, for messages"""
-    nvcc: Path
-    cc: Path
-    headers: Path
-    """the toolkit's, links followed"""
-    system_headers: tuple[Path, ...]
-    """those of the host compiler, links followed"""
+    nvcc: Nvcc
 
 
 def cuda_request(image: Image, target: Target, source: CudaSource, interface: Interface, nvcc: Nvcc) -> CudaRequest:
@@ -94,10 +88,7 @@ def cuda_request(image: Image, target: Target, source: CudaSource, interface: In
         shared=shared,
         options=variant.options,
         declared=variant.kernel.positions.get("function", variant.kernel.position),
-        nvcc=nvcc.nvcc,
-        cc=nvcc.cc,
-        headers=nvcc.headers,
-        system_headers=nvcc.system_headers,
+        nvcc=nvcc,
     )
 
 

@@ -124,7 +124,13 @@ class _Compiler:
 
     def _run(self, *arguments: str, folder: Path | None = None) -> None:
         start = self.log.stat().st_size
-        command = [str(self.request.nvcc), "-ccbin", str(self.request.cc), *self.request.flags, *_cap(self.request)]
+        command = [
+            str(self.request.nvcc.nvcc),
+            "-ccbin",
+            str(self.request.nvcc.cc),
+            *self.request.flags,
+            *_cap(self.request),
+        ]
         # TMPDIR and HOME are private; nothing else of the caller's environment reaches the tools.
         passed = ("PATH", "TMPDIR", "HOME", "SOURCE_DATE_EPOCH")
         done = subprocess.run(
@@ -194,7 +200,7 @@ def _incomplete(request: CudaRequest, folder: Path) -> CompileError:
         "nvcc ended as if all were well, and made no whole image",
         where=request.source.position,
         expected=f"a PTX with the kernel {request.function}",
-        remedy=f"see what it printed, and whether {request.nvcc} is the nvcc of a whole toolkit",
+        remedy=f"see what it printed, and whether {request.nvcc.nvcc} is the nvcc of a whole toolkit",
     )
 
 
@@ -222,7 +228,7 @@ def _failure(request: CudaRequest, top: Path, code: int, output: str) -> Compile
         what, where, lines, others = f"the source does not define {undefined[1]}", request.source.position, [], []
         remedy = f"add #include <{_TYPES[undefined[1]]}> to {request.source.name}"
     if "unsupported GNU version" in what or "unsupported clang version" in what:
-        remedy = f"set NVCC_CCBIN to a gcc that this nvcc supports; {request.cc} is too new for it"
+        remedy = f"set NVCC_CCBIN to a gcc that this nvcc supports; {request.nvcc.cc} is too new for it"
     return CompileError("\n".join([what, *lines]), where=where, actual="; ".join(others) or None, remedy=remedy)
 
 

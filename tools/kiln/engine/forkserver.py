@@ -343,8 +343,8 @@ def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
         _verify(job.reads)
         module, _, name = job.function.partition(":")
         function = getattr(importlib.import_module(module), name)
-        returned: Found | None = function(**pickle.loads(job.arguments), staging=job.folder / "out")
-        found = {name: list(names) for name, names in (returned or {}).items()}
+        returned = function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        found = {name: list(names) for name, names in returned.items()} if isinstance(returned, Mapping) else {}
         sys.stdout.flush()
         sys.stderr.flush()
     except KilnError as error:

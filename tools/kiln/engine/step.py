@@ -16,8 +16,9 @@ class Call:
     """A function to run in a child process of its own: `function(**arguments, staging=<empty folder>)`.
 
     It is named, not passed, so that the parent of a build that has nothing to do never imports it. It writes each
-    output of its step below `staging`, under the output's relative path. It returns None, or what it found out that it
-    reads, see `Step.found`. It raises KilnError for what people should read; anything else is shown with its traceback.
+    output of its step below `staging`, under the output's relative path. What it found out that it reads it returns
+    as a mapping, see `Step.found`; any other value is dropped. It raises KilnError for what people should read;
+    anything else is shown with its traceback.
     """
 
     function: str
