@@ -32,6 +32,7 @@ def found_by(request: CudaRequest, folder: Path, unit: Path, read: Iterable[str]
     nor one of the compilers' own.
     """
     names = {Path(os.path.normpath(folder / name)): name for name in request.source.files}
+    nvcc = request.nvcc
     own: list[str] = []
     headers: set[str] = set()
     for spelled in read:
@@ -39,15 +40,15 @@ def found_by(request: CudaRequest, folder: Path, unit: Path, read: Iterable[str]
         real = (folder / spelled).resolve()
         if path in names:
             own.append(names[path])
-        elif real.is_relative_to(request.nvcc.headers):
-            headers.add(f"<{real.relative_to(request.nvcc.headers)}>")
-        elif any(real.is_relative_to(each) for each in request.nvcc.system_headers):
+        elif real.is_relative_to(nvcc.headers):
+            headers.add(f"<{real.relative_to(nvcc.headers)}>")
+        elif any(real.is_relative_to(each) for each in nvcc.system_headers):
             headers.add(str(path))
         elif path != unit:
             raise CompileError(
                 f"the kernel includes {path}, which is no file of the project",
                 where=request.source.position,
-                expected=f"files of the project and of its `roots`, and headers of {request.nvcc.nvcc} and {request.nvcc.cc}",
+                expected=f"files of the project and of its `roots`, and headers of {nvcc.nvcc} and {nvcc.cc}",
                 actual=str(path),
                 remedy="copy the header into the project, or declare its folder under `roots`",
             )
