@@ -188,6 +188,62 @@ def test_the_packages_take_them(tmp_path: Path) -> None:
     assert "threads: 100," in crate and "warps: 4," in crate and "warps_requested: 4," in crate
 
 
+def test_no_blocks_and_names_that_rust_keeps_for_itself(tmp_path: Path) -> None:
+    """Parameters that are plain words in CUDA C++, and a kernel whose variants differ by dtype alone."""
+    kernel = """\
+        extern "C" __global__ void fill(float *match, float type, int fn) {
+            const int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < fn) match[i] = type;
+        }
+        """
+    manifest = """\
+        version: 1
+        library: scratch
+        targets: [sm_80]
+        kernels:
+          fill:
+            source: kernels/scale.cu
+            function: fill
+            dtypes: [fp32]
+            name: fill_{dtype}
+            signature: "*fp32, fp32, i32"
+            threads: 96
+            grid: ["cdiv(fn, 96)"]
+            select: fn > 0
+            tensors: {match: [fn]}
+        """
+    project = create(tmp_path / "scratch", "", "version: 1\n")
+    project.write("kernels.yaml", manifest)
+    project.write("kernels/scale.cu", kernel)
+    project.doit().expect("0 failed")
+    assert facts(project, "fill_fp32@sm_80")["threads"] == 96
+    project.write(
+        "main.c",
+        """\
+        #include <stdio.h>
+        #include <scratch/scratch.h>
+        int main(void)
+        {
+            struct scratch_fill_fp32_args args = { .match_ = NULL, .type_ = 1.0f, .fn_ = 100 };
+            const struct scratch_image *image = scratch_image_find("fill_fp32", "sm_80");
+            uint32_t grid[3];
+            if (scratch_fill_fp32_grid(&args, grid) != SCRATCH_GRID_OK) return 1;
+            printf("%d %d", (int)grid[0], (int)scratch_fill_fp32_selects(&args));
+            for (int i = 0; i < 3; i++) printf(" %s", image->parameters[i].name);
+            return 0;
+        }
+        """,
+    )
+    build, program = project.folder / "build", tmp_path / "main"
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", build / "include", project.folder / "main.c"]
+    subprocess.run([*command, build / "lib/libscratch.a", "-o", program], check=True)
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "2 1 match type fn"
+    crate = project.read("build/rust/scratch/src/variants/fill_fp32.rs")
+    assert [name for name in ("match_", "type_", "fn_") if f"pub {name}: " not in crate] == []
+    project.edit("kernels.yaml", "threads: 96", "threads: block")
+    project.doit("list").expect(r"kernels\.yaml:11:14: .*block", code=3)
+
+
 # -- what makes them stale
 
 
