@@ -27,7 +27,8 @@ def matmul_persistent_kernel(
     """C = alpha * A B of row-major matrices, summed in fp32.
 
     The kernel makes its tensor descriptors itself, in scratch memory that the launch provides. Rows must start at
-    multiples of 16 bytes. With WARP_SPECIALIZE, some warps only copy, and more are launched than were asked for.
+    multiples of 16 bytes, and those of C hold a multiple of 16 bytes, since a piece of 16 bytes is written whole. With
+    WARP_SPECIALIZE, some warps only copy, and more are launched than were asked for.
     """
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [stride_am, 1], [BLOCK_M, BLOCK_K])
     b = tl.make_tensor_descriptor(b_ptr, [K, N], [stride_bk, 1], [BLOCK_K, BLOCK_N])
