@@ -8,6 +8,7 @@ docs/architecture.md explains the rooms behind them.
 This file is also the module `kiln.graph`, which the dodo.py of other projects takes its rules from.
 """
 
+from kiln.compilers.cuda_request import ENVIRONMENT as CUDA_ENVIRONMENT
 from kiln.compilers.request import ENVIRONMENT
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Call, Step
@@ -19,6 +20,8 @@ from kiln.packaging import c_names, rust_names
 @rule("compile:<image>")
 def compile_image(library: Library, image: Image) -> Step:
     """compile one image, and keep it with its facts when it is what was declared"""
+    if image.variant.kernel.cuda is not None:
+        return _compile_cuda(library, image)
     paths = (library.image_path(image), library.facts_path(image))
     return Step(
         inputs=lambda: library.compile_inputs(image),
@@ -38,6 +41,28 @@ def compile_image(library: Library, image: Image) -> Step:
         sources=library.sources([image]),
         origin=library.origin(image.variant.kernel),
         warning=lambda: library.request(image).closure.warning,
+    )
+
+
+def _compile_cuda(library: Library, image: Image) -> Step:
+    """nvcc tells in the end which headers it read: they are inputs of the next run"""
+    paths = (library.image_path(image), library.facts_path(image))
+    return Step(
+        inputs=lambda: library.compile_inputs(image),
+        found=lambda found: library.cuda.found(image, found),
+        call=lambda: Call(
+            function="kiln.compile_jobs:compile_cuda_image",
+            arguments={
+                "request": library.cuda.request(image),
+                "expected": library.expected(image),
+                "image": paths[0],
+                "facts": paths[1],
+            },
+            environment=CUDA_ENVIRONMENT,
+        ),
+        outputs=paths,
+        sources=library.sources([image]),
+        origin=library.origin(image.variant.kernel),
     )
 
 

@@ -115,3 +115,16 @@ def test_l2_normalize(random: np.random.Generator) -> None:
     close(math.hypot(*result), 1)
     close(np.outer(result, x), np.outer(x, result))
     close(reference("l2_normalize")(np.array([3e-9, 4e-9]), 1.0), [3e-9, 4e-9])
+
+
+def test_vector_add(random: np.random.Generator) -> None:
+    """Added in fp32 itself, with exponents that lie far apart too."""
+    x, y = (random.normal(size=10_000).astype(np.float32) for _ in range(2))
+    y *= np.float32(2) ** random.integers(-40, 40, size=y.size).astype(np.float32)
+    result = reference("vector_add")(x.astype(np.float64), y.astype(np.float64))
+    np.testing.assert_array_equal(result, x + y)
+
+
+def test_warp_reduce(random: np.random.Generator) -> None:
+    x = random.normal(size=(3, 100))
+    close(reference("warp_reduce")(x), [math.fsum(row) for row in x])

@@ -174,3 +174,16 @@ def take(data: bytes, staging: Path) -> None:
     """Take a large argument, and print much before failing."""
     os.write(1, b"y" * (2 << 20))
     raise KilnError("z" * (1 << 20))
+
+
+def include(source: str, name: str, staging: Path) -> dict[str, list[str]]:
+    """Write what the files hold that the file `source` lists, and tell which they are."""
+    names = Path(source).read_text("utf-8").split()
+    write({name: "".join(Path(each).read_text("utf-8") for each in names)}, staging)
+    return {f"include {Path(each).name}": [each] for each in names}
+
+
+def return_a_number(staging: Path) -> int:
+    """Return what is no finding."""
+    write({"out/a": "a"}, staging)
+    return 3

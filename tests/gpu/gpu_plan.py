@@ -35,6 +35,7 @@ STRIDES: dict[str, dict[str, tuple[str | None, ...]]] = {
         pointer: (f"stride_{x}b", f"stride_{x}h", f"stride_{x}{row}", None)
         for pointer, x, row in (("q_ptr", "q", "m"), ("k_ptr", "k", "n"), ("v_ptr", "v", "n"), ("output_ptr", "o", "m"))
     },
+    "warp_reduce<{T}, {block}>": {"x": ("row_stride", None)},
 }
 """function -> pointer -> the argument that is the stride of each dimension; None, and pointers left out: contiguous"""
 

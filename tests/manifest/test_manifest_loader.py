@@ -78,7 +78,7 @@ def refusal(text: str) -> str:
 
 def test_the_repositorys_own_manifest() -> None:
     manifest = load(REPOSITORY / "kernels.yaml")
-    assert (len(manifest.variants), len(manifest.images)) == (15, 60)
+    assert (len(manifest.variants), len(manifest.images)) == (82, 294)
     assert [variant.id for variant in manifest.variants[:6]] == [
         *(f"softmax_fp32_{block}" for block in (1024, 2048, 4096, 8192, 16384)),
         "softmax_fp16_1024",
@@ -97,7 +97,7 @@ def test_the_repositorys_own_manifest() -> None:
         "input_ptr": ["n_rows", "n_cols"],
     }
     assert kernel.tolerance == {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-2}
-    assert kernel.problems == ({"n_rows": 4, "n_cols": 1000}, {"n_rows": 8192, "n_cols": 2048})
+    assert kernel.problems[1:3] == ({"n_rows": 4, "n_cols": 1000}, {"n_rows": 8192, "n_cols": 2048})
     assert kernel.inputs == {"n_rows": "i32"}
     assert kernel.reference == "kernels/softmax_reference.py:softmax"
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kiln.binaries.checks import check_clean, check_image, check_limits, registers_of_block, require
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
-from kiln.compilers.request import CompileRequest
+from kiln.compilers.cuda_request import CudaRequest
+from kiln.compilers.nvcc import compile_cuda
+from kiln.compilers.request import Compiled, CompileRequest
 from kiln.engine.forkserver import LOG_VARIABLE
 from kiln.errors import CompileError, ImageError, ToolchainError
 from kiln.toolchain.targets import Target
@@ -35,7 +38,7 @@ def compile_image(
             actual=str(FOLDER),
             remedy="install Triton once, into the Python that runs doit",
         )
-    log, kind = Path(os.environ[LOG_VARIABLE]), request.target.kind
+    log = Path(os.environ[LOG_VARIABLE])
     try:
         compiled = compile_kernel(request)
     except CompileError as error:
@@ -47,14 +50,29 @@ def compile_image(
             actual=printed,
             remedy="look for code that the target does not have, such as inline assembly for another machine",
         )
+    _keep(compiled, expected, image, facts, staging)
+
+
+def compile_cuda_image(
+    request: CudaRequest, expected: Expected, image: str, facts: str, staging: Path
+) -> Mapping[str, Sequence[str]]:
+    """The same for an image in CUDA C++. Returns what nvcc read; see compilers.nvcc_found."""
+    done = compile_cuda(request, Path(os.environ[LOG_VARIABLE]))
+    _keep(done.compiled, expected, image, facts, staging)
+    return done.found
+
+
+def _keep(compiled: Compiled, expected: Expected, image: str, facts: str, staging: Path) -> None:
+    """Measure an image, check it, and write it with its facts."""
+    kind = expected.target.kind
     try:
         measured = measure(
             compiled.data, kind=kind, user_parameters=len(expected.parameters), compiled=compiled.metadata
         )
         unclean = check_clean(compiled.data, kind)
     except ImageError as error:
-        raise error.filled(where=request.image_id) from error
-    require([*check_image(measured, expected), *unclean], request.image_id)
+        raise error.filled(where=expected.image_id) from error
+    require([*check_image(measured, expected), *unclean], expected.image_id)
     _write(staging / image, compiled.data)
     _write(staging / facts, measured.to_json().encode())
 

@@ -20,9 +20,10 @@ from kiln.closure.slice import Closure
 from kiln.closure.world import World
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
+from kiln.cuda_images import CudaImages
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
-from kiln.errors import ManifestError, ToolchainError
+from kiln.errors import ToolchainError
 from kiln.interfaces import Interfaces
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
@@ -31,6 +32,7 @@ from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain.dtypes import check_dtypes
+from kiln.toolchain.languages import check_languages
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
@@ -44,6 +46,7 @@ COMPILING = (
     "library.py",
     "interfaces.py",
     "source_reader.py",
+    "cuda_images.py",
     "compile_jobs.py",
     "engine/forkserver.py",
     "engine/pool.py",
@@ -57,6 +60,7 @@ PACKAGING = (
     "digests.py",
     "library.py",
     "source_reader.py",
+    "cuda_images.py",
     "package_jobs.py",
     "engine/forkserver.py",
     "engine/pool.py",
@@ -73,15 +77,7 @@ def read_manifest(path: Path) -> Manifest:
     manifest = load(path, StaticReader())
     for name in manifest.targets:
         find(name, manifest.target_positions[name])
-    for kernel in manifest.kernels:
-        if kernel.cuda is not None:
-            raise ManifestError(
-                f"the kernel {kernel.key} is in CUDA C++, and this Kiln compiles Triton sources only",
-                where=kernel.positions["source"],
-                expected="a source that ends with .py",
-                actual=kernel.source_name,
-                remedy="take the kernel out, and keep it with those that a build of CUDA sources makes",
-            )
+    check_languages(manifest)
     check_dtypes(manifest.variants)
     return manifest
 
@@ -143,6 +139,11 @@ class Library:
     # -- compiling
 
     @cached_property
+    def cuda(self) -> CudaImages:
+        """What is asked of images in CUDA C++."""
+        return CudaImages(manifest=self.manifest, digests=self.state.files)
+
+    @cached_property
     def triton(self) -> Triton:
         """The installed Triton. Raises ToolchainError when there is none."""
         return find_triton()
@@ -157,6 +158,8 @@ class Library:
 
     def interface(self, image: Image) -> Interface:
         """What a caller of the image's variant passes. Raises ManifestError when signature and function disagree."""
+        if image.variant.kernel.cuda is not None:
+            return self.cuda.interface(image)
         return self._interfaces.interface(image)
 
     def _world(self, image: Image) -> World:
@@ -168,6 +171,8 @@ class Library:
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
+        if image.variant.kernel.cuda is not None:
+            return {**self.cuda.inputs(image), **self._code(COMPILING, READERS)}
         return {
             **requests.components(self.request(image)),
             **self._compiler(image.target),
@@ -188,16 +193,19 @@ class Library:
     def expected(self, image: Image) -> Expected:
         """What the image is held against."""
         arguments = self.interface(image).arguments
+        is_cuda = image.variant.kernel.cuda is not None
+        threads = self.cuda.request(image).threads if is_cuda else None
         return Expected(
             image_id=image.id,
             target=self.target(image),
-            entry=self.closure(image).entry,
+            entry=None if is_cuda else self.closure(image).entry,
             parameters=tuple(
                 POINTER_SIZE if argument.type.startswith("*") else DTYPES[argument.type].size
                 for argument in arguments
                 if argument.promise != 1
             ),
-            warps=int(image.variant.options["num_warps"]),
+            warps=int(image.variant.options["num_warps"]) if threads is None else -(-threads // 32),
+            threads=threads,
         )
 
     def validate_inputs(self, image: Image) -> dict[str, str]:

@@ -125,7 +125,7 @@ def check_arch(facts: Facts, expected: Expected) -> Iterator[Finding]:
 
 
 def check_entry(facts: Facts, expected: Expected) -> Iterator[Finding]:
-    if facts.entry != expected.entry:
+    if expected.entry is not None and facts.entry != expected.entry:
         yield Finding(
             check="the image's kernel has another name",
             field="entry",
@@ -200,16 +200,24 @@ def check_warp_size(facts: Facts, expected: Expected) -> Iterator[Finding]:
 
 
 def check_threads(facts: Facts, expected: Expected) -> Iterator[Finding]:
-    launched = facts.warps * facts.warp_size
+    launched = facts.warps * facts.warp_size if expected.threads is None else expected.threads
     if facts.threads != launched:
         yield Finding(
             check="the image demands another number of threads than its compiler launches",
             field="threads",
-            expected=f"{launched}: {facts.warps} warps of {facts.warp_size}",
+            expected=f"{launched}: {facts.warps} warps of {facts.warp_size}"
+            if expected.threads is None
+            else f"{launched}, the `threads` of kernels.yaml",
             actual=str(facts.threads),
             # LLVM caps what an AMD kernel demands at the hardware's limit, whatever it was asked for.
-            remedy=_NOT_THE_DECLARED if launched <= expected.target.max_threads else _fewer_warps(expected.target),
+            remedy=_threads_remedy(expected, launched),
         )
+
+
+def _threads_remedy(expected: Expected, launched: int) -> str:
+    if expected.threads is not None:
+        return "write the number of threads that the kernel's __block_size__ asks for"
+    return _NOT_THE_DECLARED if launched <= expected.target.max_threads else _fewer_warps(expected.target)
 
 
 def check_warps(facts: Facts, expected: Expected) -> Iterator[Finding]:

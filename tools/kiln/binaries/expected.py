@@ -13,8 +13,11 @@ class Expected:
 
     image_id: str
     target: Target
-    entry: str
+    entry: str | None
+    """the kernel's symbol; None where the compiler alone knows how it spells it"""
     parameters: tuple[int, ...]
     """sizes in bytes of the user's parameters, in order; folded arguments are none"""
     warps: int
     """as asked: num_warps"""
+    threads: int | None = None
+    """of a block, where they are declared and need not fill their warps; None: as many as the warps have"""

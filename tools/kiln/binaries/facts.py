@@ -46,7 +46,7 @@ class Facts:
     parameter_bytes: int
     """size of the whole parameter buffer, hidden parameters included"""
     threads: int
-    """threads in a block, as launched: warps x warp_size"""
+    """threads in a block, as launched: warps x warp_size, or fewer in the last warp of a kernel in CUDA C++"""
     warps: int
     """warps as launched; warp specialisation makes it differ from num_warps"""
     warp_size: int

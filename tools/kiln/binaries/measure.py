@@ -35,7 +35,8 @@ def measure(data: bytes, *, kind: Kind, user_parameters: int, compiled: Compiler
     _agree("warp size", compiled.warp_size, warp_size)
     cluster = image.cluster or compiled.cluster
     _agree("cluster", compiled.cluster, cluster)
-    threads = compiled.warps * warp_size if image.threads is None else image.threads
+    launched = compiled.warps * warp_size if compiled.threads is None else compiled.threads
+    threads = launched if image.threads is None else image.threads
     if image.max_threads is not None and threads > image.max_threads:
         raise ImageError(
             "the image cannot be launched with as many threads as its compiler reports",
@@ -49,7 +50,7 @@ def measure(data: bytes, *, kind: Kind, user_parameters: int, compiled: Compiler
         size=len(data),
         arch=image.arch,
         entry=image.entry,
-        parameters=_roles(image, user_parameters),
+        parameters=_roles(image, user_parameters, HIDDEN if compiled.hidden else ()),
         parameter_bytes=image.parameter_bytes,
         threads=threads,
         warps=compiled.warps,
@@ -72,17 +73,18 @@ def measure(data: bytes, *, kind: Kind, user_parameters: int, compiled: Compiler
     )
 
 
-def _roles(image: Reading, user_parameters: int) -> tuple[Parameter, ...]:
+def _roles(image: Reading, user_parameters: int, known: tuple[Role, ...]) -> tuple[Parameter, ...]:
     hidden = len(image.parameters) - user_parameters
-    if not 0 <= hidden <= len(HIDDEN):
+    if not 0 <= hidden <= len(known):
         raise ImageError(
             f"{image.entry} has a number of parameters that does not fit its signature",
-            expected=f"{user_parameters} from the signature, and none, one or two for scratch memory",
+            expected=f"{user_parameters} from the signature"
+            + (", and none, one or two for scratch memory" if known else ""),
             actual=str(len(image.parameters)),
             remedy="compare the signature in kernels.yaml with the function's parameters",
         )
     user: Role = "user"
-    roles = (*[user] * user_parameters, *HIDDEN[:hidden])
+    roles = (*[user] * user_parameters, *known[:hidden])
     return tuple(
         Parameter(offset=span.offset, size=span.size, role=role)
         for span, role in zip(image.parameters, roles, strict=True)

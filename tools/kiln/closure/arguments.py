@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
+from kiln.closure.cuda_source import CudaSource
 from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.slice import Closure
 from kiln.errors import ManifestError, Position, did_you_mean
@@ -15,7 +16,7 @@ from kiln.manifest.names import check_argument, member_name
 from kiln.manifest.signature import can_promise, promises_of
 
 
-def name_arguments(variant: Variant, closure: Closure, constants: Collection[str]) -> tuple[Argument, ...]:
+def name_arguments(variant: Variant, closure: Closure | CudaSource, constants: Collection[str]) -> tuple[Argument, ...]:
     """What callers pass, in order: all parameters but the constexpr ones and those that `constants` sets.
 
     Raises ManifestError when there are more or fewer of them than items in the signature, for names that no struct

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kiln.closure.arguments import name_arguments, two_members
+from kiln.closure.cuda_source import CudaSource
 from kiln.closure.slice import Closure
 from kiln.closure.tuning.heuristics import Heuristics
 from kiln.errors import ManifestError, Position, did_you_mean
@@ -33,12 +34,21 @@ def bind(variant: Variant, closure: Closure, heuristics: Heuristics | None = Non
     if heuristics is not None and derivable:
         constants |= heuristics.derive(derivable, {**constants, **axes}, arguments, variant.id)
         constants = {name: constants[name] for name in _constant_names(closure) if name in constants}
-    known = {**constants, **axes}
+    check_launch(variant, closure, arguments, {**constants, **axes})
+    return Interface(arguments=arguments, constants=constants, axes=axes)
+
+
+def check_launch(
+    variant: Variant, closure: Closure | CudaSource, arguments: tuple[Argument, ...], known: Mapping[str, Value]
+) -> None:
+    """Check what kernels.yaml says of a launch against the arguments; `known` is what the variant fixes.
+
+    Raises ManifestError for names in `grid`, `select`, `inputs`, `tensors`, `problems` that the kernel does not have.
+    """
     _check_inputs(variant, closure, arguments)
     _check_expressions(variant, arguments, known)
     _check_tensors(variant, arguments, known)
     _check_problems(variant, arguments)
-    return Interface(arguments=arguments, constants=constants, axes=axes)
 
 
 def check_alike(variant: Variant, interfaces: Mapping[str, Interface]) -> None:
@@ -47,7 +57,7 @@ def check_alike(variant: Variant, interfaces: Mapping[str, Interface]) -> None:
     `interfaces` has those of two targets, or of one.
     """
     (first, own), *others = interfaces.items()
-    used = _used(variant.kernel)
+    used = used_names(variant.kernel)
     for target, other in others:
         for name in [argument.name for argument in (*own.arguments, *other.arguments)]:
             if [item for item in own.arguments if item.name == name] != [
@@ -141,7 +151,7 @@ def _own_axes(variant: Variant, closure: Closure) -> dict[str, Value]:
     names = _constant_names(closure)
     found = {name: value for name, value in variant.axes.items() if name not in names}
     for name in found:
-        if name not in _used(variant.kernel):
+        if name not in used_names(variant.kernel):
             raise ManifestError(
                 f"the axis {name} of {variant.kernel.key} changes nothing: {closure.function} has no parameter of "
                 "that name, and no expression uses it",
@@ -153,8 +163,8 @@ def _own_axes(variant: Variant, closure: Closure) -> dict[str, Value]:
     return found
 
 
-def _used(kernel: Kernel) -> frozenset[str]:
-    """The names that expressions and the signature use."""
+def used_names(kernel: Kernel) -> frozenset[str]:
+    """The names that the expressions of a launch and of options use, and the signature."""
     options = [*kernel.options.values(), *(value for block in kernel.blocks for value in block.options.values())]
     shapes = [extent for shape in kernel.tensors.values() for extent in shape]
     values = [*options, *kernel.constants.values(), *shapes, *kernel.grid, kernel.select]
@@ -162,7 +172,7 @@ def _used(kernel: Kernel) -> frozenset[str]:
     return placeholders(kernel.signature).union(*(expression.names for expression in expressions))
 
 
-def _check_inputs(variant: Variant, closure: Closure, arguments: tuple[Argument, ...]) -> None:
+def _check_inputs(variant: Variant, closure: Closure | CudaSource, arguments: tuple[Argument, ...]) -> None:
     parameters = {parameter.name for parameter in closure.parameters} | {argument.name for argument in arguments}
     members = {member_name(argument.name): argument.name for argument in arguments}
     for name in variant.kernel.inputs:

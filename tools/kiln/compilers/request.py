@@ -51,6 +51,18 @@ class CompilerMetadata:
     profile_scratch_align: int
     tools: Mapping[str, str]
     """tool -> version"""
+    threads: int | None = None
+    """of a block, where they are declared and need not fill their warps; None: warps x warp_size"""
+    hidden: bool = True
+    """whether the compiler may add parameters behind those of callers"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """An image's bytes, and what the compiler says of it."""
+
+    data: bytes
+    metadata: CompilerMetadata
 
 
 def compile_request(image: Image, target: Target, closure: Closure, interface: Interface) -> CompileRequest:
@@ -58,7 +70,7 @@ def compile_request(image: Image, target: Target, closure: Closure, interface: I
 
     Raises ManifestError for an option that the target cannot serve.
     """
-    _check_options(image, target)
+    check_options(image, target)
     foreign = AMD_ONLY if target.vendor == "nvidia" else NVIDIA_ONLY
     options = {name: value for name, value in image.variant.options.items() if name not in foreign}
     if target.ptx_version is not None:
@@ -76,8 +88,11 @@ def compile_request(image: Image, target: Target, closure: Closure, interface: I
     )
 
 
-def _check_options(image: Image, target: Target) -> None:
-    """Clusters and programmatic dependent launch came with sm_90 (CUDA C++ Programming Guide)."""
+def check_options(image: Image, target: Target) -> None:
+    """Refuse what the target has no hardware for. Raises ManifestError.
+
+    Clusters and programmatic dependent launch came with sm_90 (CUDA C++ Programming Guide).
+    """
     options = image.variant.options
     asked = {"num_ctas": options.get("num_ctas", 1) != 1, "launch_pdl": bool(options.get("launch_pdl", False))}
     able = target.vendor == "nvidia" and isinstance(target.arch, int) and target.arch >= 90

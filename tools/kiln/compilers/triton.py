@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,13 @@ from triton.runtime import JITFunction
 from kiln.closure import load
 from kiln.closure.visited import Visit, check_visits
 from kiln.compilers.diagnostics import failure
-from kiln.compilers.request import CompileRequest, CompilerMetadata
+from kiln.compilers.request import Compiled, CompileRequest, CompilerMetadata
 from kiln.errors import ClosureError, KilnError
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 
 FOLDER = Path(triton.__file__).parent
 """of the Triton that compiles here"""
 _PTXAS = {arch: str(get_ptxas(arch).version) for arch in (80, 90)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compiled:
-    """An image's bytes, and what the compiler says of it."""
-
-    data: bytes
-    metadata: CompilerMetadata
 
 
 def compile_kernel(request: CompileRequest) -> Compiled:

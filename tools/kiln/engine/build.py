@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,8 @@ class Build:
                 self.state.record(
                     ended.name,
                     Row(
-                        components=status.components,
+                        components=self._components(ended, step, status),
+                        found=ended.found,
                         outputs=outputs,
                         seconds=ended.seconds,
                         peak_memory=ended.peak_memory,
@@ -152,6 +153,13 @@ class Build:
             output=ended.output,
             seconds=ended.seconds,
         )
+
+    def _components(self, ended: Ended, step: Step, status: Status) -> Mapping[str, str]:
+        """The step's inputs as the run had them: those that were asked before it, and those that it found out."""
+        row = self.state.rows.get(ended.name)
+        earlier = row.found if row is not None else {}
+        asked = {name: digest for name, digest in status.components.items() if name not in earlier}
+        return {**asked, **(step.found(ended.found) if ended.found else {})}
 
     def fail(self, name: str) -> None:
         """Record that the step is not fresh, whatever it was before."""

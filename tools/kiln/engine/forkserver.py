@@ -22,11 +22,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kiln.digests import digest_file
+from kiln.engine.step import Found
 from kiln.errors import KilnError, Position, no_space, os_failure
 
 _HEADER = struct.Struct("<Q")
@@ -59,6 +60,8 @@ class Ended:
     name: str
     error: KilnError | None
     """None when the call returned; what it raised otherwise, or what became of the child"""
+    found: Found = field(default_factory=dict)
+    """what the call returned"""
     trace: str | None
     """the traceback, when the error is none that was made for people"""
     output: str
@@ -233,6 +236,7 @@ def _ended(child: _Child, status: int, result: bytes, seconds: float, peak_memor
     output = _read_log(job.folder / "log")
     error: KilnError | None = None
     trace: str | None = None
+    found: Found = {}
     if child.timed_out:
         error = KilnError(
             f"stopped: it ran past its time limit of {job.seconds:g} s",
@@ -241,13 +245,21 @@ def _ended(child: _Child, status: int, result: bytes, seconds: float, peak_memor
     elif os.WIFSIGNALED(status):
         error = _killed(job, os.WTERMSIG(status), output)
     elif status == 0 and result:
-        error, trace = pickle.loads(result)
+        error, trace, found = pickle.loads(result)
     else:
         error = KilnError(
             f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result",
             remedy="something in it ended the process; see what it printed",
         )
-    return Ended(name=job.name, error=error, trace=trace, output=output, seconds=seconds, peak_memory=peak_memory)
+    return Ended(
+        name=job.name,
+        error=error,
+        found=found,
+        trace=trace,
+        output=output,
+        seconds=seconds,
+        peak_memory=peak_memory,
+    )
 
 
 def _killed(job: Job, number: int, output: str) -> KilnError:
@@ -322,8 +334,8 @@ def _die_with(server: int, alive: int) -> None:
         os._exit(1)
 
 
-def _call(job: Job) -> tuple[KilnError | None, str | None]:
-    """Call the job's function: (None, None) or its error, with the traceback of one that was not made for people."""
+def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
+    """Call the job's function: its error, with the traceback of one that was not made for people, and what it found."""
     # To report that all memory is taken takes some.
     spare = bytearray(4 << 20)
     try:
@@ -331,19 +343,20 @@ def _call(job: Job) -> tuple[KilnError | None, str | None]:
         _verify(job.reads)
         module, _, name = job.function.partition(":")
         function = getattr(importlib.import_module(module), name)
-        function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        returned = function(**pickle.loads(job.arguments), staging=job.folder / "out")
+        found = {name: list(names) for name, names in returned.items()} if isinstance(returned, Mapping) else {}
         sys.stdout.flush()
         sys.stderr.flush()
     except KilnError as error:
-        return _portable(error), None
+        return _portable(error), None, {}
     except MemoryError:
         del spare
-        return _out_of_memory(job), traceback.format_exc()
+        return _out_of_memory(job), traceback.format_exc(), {}
     except BaseException as error:
         if isinstance(error, OSError) and no_space(error):
-            return os_failure("a step cannot write its files", error, job.folder), None
-        return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc()
-    return None, None
+            return os_failure("a step cannot write its files", error, job.folder), None, {}
+        return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc(), {}
+    return None, None, found
 
 
 def _verify(reads: tuple[tuple[str, str], ...]) -> None:

@@ -13,9 +13,9 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from kiln.digests import FileDigests, FileState
 from kiln.errors import StateError, os_failure
 
-SCHEMA = 4
+SCHEMA = 5
 """Stored as SQLite's user_version; a file of another schema is set aside like an unreadable one."""
 
 _TABLES = """
@@ -66,6 +66,8 @@ class Row:
     """What is known of a step's last good run."""
 
     components: Mapping[str, str]
+    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """what the run found out that it reads, by the names of those of the components that are over it"""
     outputs: tuple[Output, ...]
     seconds: float
     """wall-clock time of the step's child"""
@@ -76,14 +78,16 @@ class Row:
 
     def to_json(self) -> str:
         outputs = [[output.path, output.size, output.ctime_ns, output.sha256] for output in self.outputs]
-        return json.dumps([dict(self.components), outputs, self.seconds, self.peak_memory, self.valid])
+        found = {name: list(names) for name, names in self.found.items()}
+        return json.dumps([dict(self.components), found, outputs, self.seconds, self.peak_memory, self.valid])
 
     @classmethod
     def from_json(cls, text: str) -> Row:
         """Raises ValueError or TypeError for what `to_json` cannot have written: the file may be damaged anywhere."""
-        components, outputs, seconds, peak_memory, valid = json.loads(text)
+        components, found, outputs, seconds, peak_memory, valid = json.loads(text)
         row = cls(
             components=components,
+            found=found,
             outputs=tuple(
                 Output(path=path, size=size, ctime_ns=ctime, sha256=sha) for path, size, ctime, sha in outputs
             ),
@@ -94,6 +98,9 @@ class Row:
         if not (
             isinstance(components, dict)
             and all(isinstance(value, str) for value in components.values())
+            and isinstance(found, dict)
+            and all(isinstance(names, list) for names in found.values())
+            and all(isinstance(name, str) for names in found.values() for name in names)
             and all(isinstance(output.path, str) and is_below(output.path) for output in row.outputs)
             and isinstance(seconds, int | float)
             and isinstance(peak_memory, int)

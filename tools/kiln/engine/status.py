@@ -31,7 +31,7 @@ def check(step: Step, row: Row | None, root: Path, files: FileDigests) -> Status
     Raises KilnError when an input cannot be had.
     """
     try:
-        components = dict(step.inputs())
+        components = {**step.inputs(), **(step.found(row.found) if row is not None and row.found else {})}
     except OSError as error:
         raise os_failure("an input cannot be read", error, root) from error
     if row is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+Found = Mapping[str, Sequence[str]]
+"""What a call found out that it reads: the name of an input -> the names of what that input is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,8 +16,9 @@ class Call:
     """A function to run in a child process of its own: `function(**arguments, staging=<empty folder>)`.
 
     It is named, not passed, so that the parent of a build that has nothing to do never imports it. It writes each
-    output of its step below `staging`, under the output's relative path, and its return value is dropped. It raises
-    KilnError for what people should read; anything else is shown with its traceback.
+    output of its step below `staging`, under the output's relative path. What it found out that it reads it returns
+    as a mapping, see `Step.found`; any other value is dropped. It raises KilnError for what people should read;
+    anything else is shown with its traceback.
     """
 
     function: str
@@ -37,6 +41,9 @@ class Step:
 
     inputs: Callable[[], Mapping[str, str]]
     """named components -> digest or short value; asked when the steps it comes `after` have ended"""
+    found: Callable[[Found], Mapping[str, str]] = lambda found: {}
+    """Digests of what only a run can tell that it reads, such as the headers that a compiler opened, by the names that
+    the last run returned: inputs like the others. Asked when a step has ended, and before it is taken to be fresh."""
     call: Callable[[], Call]
     """asked only when the step is stale"""
     outputs: tuple[str, ...]

@@ -69,7 +69,7 @@ _REFUSED = (
 
 _FUNCTION = re.compile(r"(?:[A-Za-z_]\w*::)*(?P<name>[A-Za-z_]\w*)(?:\s*<[\w\s:,<>*+-]*>)?", re.ASCII)
 _PLACEHOLDERS = ("T", "dtype", "block")
-"""of `function`, beside one for each axis; {T} is the dtype in C++"""
+"""of `function`, beside one for each axis and constant; {T} is the dtype in C++"""
 
 
 def _suggest_flag(text: str, known: Sequence[str]) -> str | None:
@@ -151,9 +151,10 @@ def read_cuda(key: str, values: Mapping[str, Any], entries: Mapping[str, Entry])
             actual="a source in CUDA C++ without it",
             remedy=f"add `threads:`, {KEYS['threads'].type.words}",
         )
+    names = [*_PLACEHOLDERS, *values["axes"], *values["blocks"][0].constants, *values["constants"]]
     if "blocks" not in entries:
         check_no_block(values["function"], entries["function"].value.position, f"kernels.{key}.function")
-    _check_function(values["function"], [*_PLACEHOLDERS, *values["axes"]], entries["function"].value.position)
+    _check_function(values["function"], list(dict.fromkeys(names)), entries["function"].value.position)
     for name, value in values["defines"].items():
         if isinstance(value, tuple | FunctionConstant):
             raise ManifestError(

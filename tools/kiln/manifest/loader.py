@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.cuda import OPTIONS as CUDA_OPTIONS
 from kiln.manifest.cuda import read_cuda
 from kiln.manifest.expand import expand_images, expand_variants
 from kiln.manifest.expression import Expression, parse_expression
@@ -142,7 +143,7 @@ def _read_kernel(
         name=values["name"],
         group=values["group"],
         signature=values["signature"],
-        options=_merge_options(file.defaults, values["options"]),
+        options=_merge_options(file.defaults, values["options"], OPTIONS if cuda is None else CUDA_OPTIONS),
         inputs=values["inputs"],
         grid=_pad_grid(values["grid"]),
         select=values["select"],
@@ -343,11 +344,14 @@ def _check_tolerance(values: Mapping[str, Any], entries: Mapping[str, Entry]) ->
             )
 
 
-def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The kernel's own over the manifest's defaults over the format's; in the order of the table of options."""
+def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """The kernel's own over the manifest's defaults over the format's, as far as they are `known` to its language.
+
+    They stand in the order of the table of options.
+    """
     built_in = {name: option.default for name, option in OPTIONS.items() if option.default is not None}
     merged = {**built_in, **defaults, **own}
-    return {name: merged[name] for name in OPTIONS if name in merged}
+    return {name: merged[name] for name in OPTIONS if name in merged and name in known}
 
 
 def _pad_grid(grid: tuple[Expression, ...]) -> tuple[Expression, Expression, Expression]:

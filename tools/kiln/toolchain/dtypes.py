@@ -29,7 +29,7 @@ def check_dtypes(variants: Iterable[Variant]) -> None:
     Raises ManifestError at the signature.
     """
     for variant in variants:
-        if "fp8" not in variant.signature.text:
+        if variant.kernel.cuda is not None or "fp8" not in variant.signature.text:
             continue
         for item in variant.signature.items:
             lacking = [name for name in variant.targets if item.dtype in missing_dtypes(TARGETS[name])]

@@ -68,15 +68,19 @@ class Triton:
         return {path.name: path for path in sorted(amd.iterdir()) if path.suffix in (".bc", ".so")}
 
 
+def own_search_path() -> list[str]:
+    """The folders of this Python's own packages, without those of PYTHONPATH and the current one."""
+    theirs = {Path(entry).absolute() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    theirs = (theirs | {Path.cwd()}) - {Path(entry) for entry in site.getsitepackages()}
+    return [entry for entry in sys.path if entry and Path(entry).absolute() not in theirs]
+
+
 def find_triton() -> Triton:
     """The Triton of this Python's own packages, which is the one that the children of a build import.
 
     A `triton` in the project's folder or on PYTHONPATH is none of theirs. Raises ToolchainError when there is none.
     """
-    theirs = {Path(entry).absolute() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
-    theirs = (theirs | {Path.cwd()}) - {Path(entry) for entry in site.getsitepackages()}
-    path = [entry for entry in sys.path if entry and Path(entry).absolute() not in theirs]
-    spec = importlib.machinery.PathFinder.find_spec("triton", path)
+    spec = importlib.machinery.PathFinder.find_spec("triton", own_search_path())
     if spec is None or spec.origin is None:
         raise ToolchainError(
             "Triton is not installed in this Python",

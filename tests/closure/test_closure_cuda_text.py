@@ -1,0 +1,89 @@
+"""What is read off CUDA C++ as text: comments, includes, and the parameters of kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from kiln.closure.cuda_text import includes, kernels_called, without_comments
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a // b\nc", "a\nc"),
+        ("a /* b\n c */ d", "a\n      d"),
+        ('a "//" b // c', 'a "//" b'),
+        ("a '\"' // b", "a '\"'"),
+        ('a R"x(/* )" */)x" b', 'a R"x(/* )" */)x" b'),
+        ("a // b \\\n still\nc", "a\n\nc"),
+        ("a /* never closed", "a"),
+        ('"\\"" // b', '"\\""'),
+        ("1'000 + 2'000 // b", "1'000 + 2'000"),
+        ("#error don't // b", "#error don't"),
+    ],
+)
+def test_comments_are_blanked_in_place(text: str, code: str) -> None:
+    assert without_comments(text) == code
+
+
+def test_includes() -> None:
+    text = """\
+#include "a.cuh"
+  #  include <b/c.h>  // why
+// #include "no.h"
+/*
+#include "no2.h"
+*/
+const char *text = "#include <no3.h>";
+#if __has_include("d.h") && __has_include( <e.h> )
+#include MACRO
+#include \\
+ "f.h"
+#endif
+"""
+    found = [(include.path, include.is_quoted, include.line) for include in includes(text)]
+    assert found == [
+        ("a.cuh", True, 1),
+        ("b/c.h", False, 2),
+        ("d.h", True, 8),
+        ("e.h", False, 8),
+        ("f.h", True, 10),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("__global__ void k() {}", ()),
+        ("__global__ void k(void) {}", ()),
+        ("__global__ void k(float *x, int n) {}", ("x", "n")),
+        ("void __global__ k(const float* __restrict__ x,\n unsigned long long n) {}", ("x", "n")),
+        ('extern "C" __global__ __launch_bounds__(256, 2) void k(float *x) {}', ("x",)),
+        ("template <typename T, int N = f<3>()> __global__ void k(Pair<T, N> *x, T y = T(1, 2)) {}", ("x", "y")),
+        ("template <> __global__ void k<float>(float *x) {}", ("x",)),
+        ("__global__ void k(float (&x)[3], int n) {}", (None, "n")),
+        ("__global__ void k(int n[], const __grid_constant__ int m) {}", ("n", "m")),
+        ("__global__ void k(float *, unsigned, const size_t, ns::T) {}", (None, None, None, None)),
+        ("template <class... A> __global__ void k(A... all) {}", (None,)),
+    ],
+)
+def test_parameters_of_a_kernel(text: str, names: tuple[str | None, ...]) -> None:
+    (kernel,) = kernels_called(text, "k")
+    assert kernel.is_definition
+    assert kernel.names == names
+
+
+def test_kernels_that_only_look_alike() -> None:
+    text = """\
+__device__ void k(int no) {}
+__global__ void other(int no) { k(no); }
+// __global__ void k(int no) {}
+__global__ void k(int);
+__global__ void kk(int no) {}
+
+__global__ void k(int yes) {}
+"""
+    assert [(kernel.line, kernel.is_definition, kernel.names) for kernel in kernels_called(text, "k")] == [
+        (4, False, (None,)),
+        (7, True, ("yes",)),
+    ]

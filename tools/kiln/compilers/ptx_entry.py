@@ -1,0 +1,85 @@
+"""PTX as nvcc writes it -> PTX with one kernel in it, the same on every machine.
+
+Source of the syntax: NVIDIA, "PTX ISA": a module is a list of directives, each of which ends with a semicolon or with
+the brace that closes its body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*(?:"|\Z)|[{};]', re.DOTALL)
+_NAME = r"[A-Za-z_$%][\w$]*"
+_ENTRY = re.compile(rf"^[ \t]*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+({_NAME})", re.MULTILINE)
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_PATH_DIGEST = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}(_\d+_unit_cu_)(?:[0-9a-f]{8})?")
+"""In names of what is local to a file. nvcc tells files apart by a digest of their path and, where a file defines
+nothing with a name for other files, by another one; here there is one file, `unit.cu`."""
+
+
+def symbol_of(text: str, variable: str) -> str | None:
+    """The symbol whose address a variable is initialised with."""
+    found = re.search(rf"^\s*\.global [^\n]*\b{variable}\s*=\s*({_NAME})\s*;", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def is_whole(text: str) -> bool:
+    """Whether nothing is missing at the end: nvcc ends well on a full disk, too."""
+    *_, (last, depth) = [("", 0), *_items(text)]
+    return depth == 0 and not last.strip() and ".address_size" in text
+
+
+def only_entry(text: str, symbol: str, variable: str, maxnreg: int | None) -> str:
+    """The module with the kernel `symbol` alone, visible, and without the variable that named it.
+
+    `maxnreg` caps its registers, as the option of that name does for Triton's kernels.
+    """
+    kept = []
+    for item, _ in _items(text):
+        code = _without_comments(item)
+        entry = _ENTRY.search(code)
+        if re.search(rf"\.global [^\n]*\b{variable}\b", code):
+            found = re.search(r"^[ \t]*\.global ", item, re.MULTILINE)
+            kept.append(item[: found.start()] if found else "")
+        elif entry is None:
+            kept.append(item)
+        elif entry[1] == symbol and "{" in code:
+            whole = item[: entry.start()] + f".visible .entry {symbol}" + item[entry.end() :]
+            cap = f"\n.maxnreg {maxnreg}\n{{" if maxnreg is not None else "{"
+            kept.append(whole.replace("{", cap, 1) if maxnreg is not None else whole)
+        else:
+            kept.append(item[: entry.start()])
+    return without_path("".join(kept))
+
+
+def without_path(text: str) -> str:
+    """The text with names that do not depend on where the compiled file lay."""
+    return _PATH_DIGEST.sub(lambda found: re.sub(r"[0-9a-f]{8}(?=_\d|$)", "00000000", found[0]), text)
+
+
+def cluster_of(text: str) -> tuple[int, int, int] | None:
+    """Blocks of a cluster, where the kernel demands a number of them."""
+    found = _CLUSTER.search(_without_comments(text))
+    if found is None:
+        return None
+    x, y, z = (int(side or 1) for side in found.groups())
+    return x, y, z
+
+
+def _items(text: str) -> Iterator[tuple[str, int]]:
+    """The directives of a module with the depth of braces at their end; what is left behind the last comes at last."""
+    start = depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] not in "{};":
+            continue
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if depth == 0:
+            yield text[start : token.end()], 0
+            start = token.end()
+    yield text[start:], depth
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments and strings blanked, and every other character at its place."""
+    return _TOKEN.sub(lambda found: found[0] if len(found[0]) == 1 else " " * len(found[0]), text)
