@@ -95,6 +95,6 @@ def test_what_cannot_be_told_stops_before_anything_is_built(project: Project) ->
     assert project.files() == set()
     project.edit("kernels/k.py", "in torch.blocks()", "in (128, 256)")
     project.edit("kernels/k.py", '"constants": {"BLOCK": block}', '"constants": {"BLOK": block}')
-    project.doit().expect(r"kernels/k\.py:23:1: row 1 of get_function_table\(\) sets BLOK", "'BLOCK'", code=3)
+    project.doit().expect(r"kernels/k\.py:29:19: row 1 of get_function_table\(\) sets BLOK", "'BLOCK'", code=3)
     project.edit("kernels.yaml", "blocks: autotune", "blocks: autotuned")
     project.doit().expect(r"kernels\.yaml:9:13: wrong value for", "did you mean 'autotune'", code=3)

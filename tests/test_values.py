@@ -267,25 +267,3 @@ def test_dtypes_that_a_target_lacks(tmp_path: Path, dtypes: str, targets: str, w
     manifest = SCALAR_MANIFEST.format(dtypes=dtypes, targets=targets).replace("[sm_90a, gfx942]", f"[{targets}]")
     message = request(tmp_path, manifest, KERNEL)
     assert [word for word in words if word not in message] == []
-
-
-def test_cuda_sources_are_read_and_refused(tmp_path: Path) -> None:
-    manifest = """\
-version: 1
-library: scratch
-targets: [sm_80]
-kernels:
-  reduce:
-    source: kernels/reduce.cu
-    function: reduce<{T}, {block}>
-    dtypes: [fp32]
-    blocks: [256]
-    name: reduce_{dtype}_{block}
-    signature: "*{dtype}, *{dtype}, i32"
-    threads: block
-    grid: [1]
-"""
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels/reduce.cu").write_text("")
-    message = request(tmp_path, manifest, KERNEL)
-    assert "kernels.yaml:6:5: the kernel reduce is in CUDA C++, and this Kiln compiles Triton sources only" in message

@@ -152,6 +152,22 @@ def test_a_function_that_the_kernels_file_has_no_name_for_is_refused(scratch: Sc
     assert "remedy: import it in k.py" in message
 
 
+@pytest.mark.parametrize(
+    ("config", "what", "expected"),
+    [
+        ("{'M': 1}, num_warps=3", "num_warps", "a power of two from 1 to 64"),
+        ("{'M': 1}, num_stages=-1", "num_stages", "an integer from 0 to 64"),
+        ("{'M': 1, 'kpack': 3}", "kpack", "an integer from 1 to 2"),
+    ],
+)
+def test_an_option_that_no_compiler_takes_is_told_where_it_stands(
+    scratch: Scratch, config: str, what: str, expected: str
+) -> None:
+    message = refusal(scratch, f"@triton.autotune([triton.Config({config})], key=[])")
+    assert message.startswith(f"k.py:5:19: {what} of a configuration of kernel is nothing that {what} can be")
+    assert f"expected: {expected}" in message
+
+
 def test_values_of_every_kind_and_options_among_the_constants(scratch: Scratch) -> None:
     config = (
         "triton.Config({'M': tl.float16, 'N': relu, 'kpack': 2, 'n': (1, None)}, num_ctas=2, maxnreg=96, num_warps=4)"

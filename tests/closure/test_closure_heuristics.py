@@ -15,6 +15,7 @@ from kiln.closure.resolve import Project
 from kiln.closure.tuning.heuristics import Heuristics
 from kiln.closure.world import World
 from kiln.errors import ClosureError, ManifestError
+from kiln.interfaces import Interfaces
 from kiln.manifest.dtypes import DTYPES
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
@@ -107,6 +108,10 @@ def test_what_kernels_yaml_gives_wins(scratch: Scratch) -> None:
         ("functools.partial(scaled, by=2)", 128),
         ("lambda args: 'hip' if is_hip() else 'cuda'", "cuda"),
         ("lambda args: int(os.environ['SET'])", 1),
+        ("lambda args: later()", 7),
+        ("lambda args: LATE", 3),
+        ("lambda args, late=LATE: late", 2),
+        ("lambda args: LIST[-1]", 5),
     ],
 )
 def test_values(scratch: Scratch, function: str, expected: object) -> None:
@@ -125,8 +130,13 @@ def test_values(scratch: Scratch, function: str, expected: object) -> None:
         def is_hip():
             return triton.runtime.driver.active.get_current_target().backend == "hip"
 
+        LATE = 2
+        LIST = [4]
+
     """
-    text = source(f'@triton.heuristics({{"HAS_BIAS": {function}}})', before)
+    # A launch comes when all of the file has run.
+    after = "\n\ndef later():\n    return 7\n\n\nLATE = 3\nLIST.append(5)\n"
+    text = source(f'@triton.heuristics({{"HAS_BIAS": {function}}})', before) + after
     if expected is None:
         with pytest.raises(
             ClosureError, match="what the heuristic for HAS_BIAS gives is nothing that a constant can be"
@@ -193,12 +203,16 @@ def test_a_value_of_the_target(scratch: Scratch) -> None:
 REFUSED = [
     (
         'lambda args: args["m"] % 16 == 0',
-        "k.py:3:21: HAS_BIAS of v depends on what only a launch knows",
+        "k.py:3:21: HAS_BIAS of v cannot be told before a launch",
         "the argument m is not known before the run (k.py:3:46)",
     ),
-    ('lambda args: args["m"]', "k.py:3:21: HAS_BIAS of v depends on", "it is the argument m"),
-    ('lambda args: args["x"].numel() > 3', "k.py:3:21: HAS_BIAS of v depends on", "'numel' of the argument x is not"),
-    ('lambda args: args["y"]', "k.py:3:21: HAS_BIAS of v depends on", "it raises KeyError: 'y'"),
+    ('lambda args: args["m"]', "k.py:3:21: HAS_BIAS of v cannot be told", "it is the argument m"),
+    (
+        'lambda args: args["x"].numel() > 3',
+        "k.py:3:21: HAS_BIAS of v cannot be told",
+        "'numel' of the argument x is not",
+    ),
+    ('lambda args: args["y"]', "k.py:3:21: HAS_BIAS of v cannot be told", "it raises KeyError: 'y'"),
     ("unknown", "k.py:3:1: the heuristics of kernel cannot be read", "it raises NameError"),
     ("lambda args: os.getenv('NOPE')", "k.py:3:46: the heuristic for HAS_BIAS depends on an environment", "NOPE"),
 ]
@@ -216,6 +230,32 @@ def test_what_a_launch_decides_is_refused(scratch: Scratch, function: str, head:
     assert message.startswith(head.replace("k.py:3:1:", "k.py:3:2:"))
     assert detail in message
     assert "remedy: " in message
+
+
+def test_a_heuristic_that_changes_its_map_changes_no_other(scratch: Scratch) -> None:
+    text = source(
+        """
+        @triton.heuristics({
+            "HAS_BIAS": lambda args: args.update(n=3) or 2,
+            "EVEN": lambda args: args["n"] % 16 == 0,
+        })
+        """
+    )
+    assert bound(scratch, text).constants == {"BLOCK": 64, "HAS_BIAS": 2, "EVEN": True}
+
+
+def test_what_takes_too_long_is_tried_once(scratch: Scratch) -> None:
+    """Each step of an image asks for its interface."""
+    scratch.write(source('@triton.heuristics({"HAS_BIAS": forever})', "def forever(args):\n    while True: pass\n\n"))
+    variant(scratch)
+    manifest = load(scratch.root / "kernels.yaml", StaticReader())
+    interfaces = Interfaces(manifest, lambda image: CUDA)
+    caught: list[ClosureError] = []
+    for _ in range(2):
+        with pytest.raises(ClosureError, match="it takes more steps than are followed") as error:
+            interfaces.interface(manifest.images[0])
+        caught.append(error.value)
+    assert caught[0] is caught[1]
 
 
 def test_only_what_is_asked_is_derived(scratch: Scratch) -> None:

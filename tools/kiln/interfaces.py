@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from kiln.closure.bind import bind, check_alike
 from kiln.closure.resolve import Project
 from kiln.closure.slice import Closure, cut
 from kiln.closure.tuning.heuristics import Heuristics
 from kiln.closure.world import World, of_target
+from kiln.errors import KilnError
 from kiln.manifest.constants import functions_of
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image, Manifest
+
+T = TypeVar("T")
 
 
 class Interfaces:
@@ -31,6 +35,18 @@ class Interfaces:
         """by variant, digest of the closure, and target or, where that makes no difference, nothing"""
         self._first: dict[str, tuple[str, Interface]] = {}
         """by variant: a target, and its interface"""
+        self._failed: dict[tuple[str, str, str], KilnError] = {}
+        """what could not be found, which may have taken long: every step of an image asks for it"""
+
+    def _remembered(self, key: tuple[str, str, str], find: Callable[[], T]) -> T:
+        """What `find` finds, unless that has failed before."""
+        if key in self._failed:
+            raise self._failed[key]
+        try:
+            return find()
+        except KilnError as error:
+            self._failed[key] = error
+            raise
 
     def closure(self, image: Image) -> Closure:
         """The slice that the image is compiled from. Raises ClosureError.
@@ -46,14 +62,17 @@ class Interfaces:
             other = next(iter(known.values()), None)
             if other is not None and not any(map(of_target, other.asked)):
                 return other
-            known[image.target] = cut(
-                kernel.source,
-                kernel.function,
-                root=self._manifest.root,
-                roots=self._roots,
-                functions=functions,
-                world=self._world(image),
-                where=kernel.positions.get("function", kernel.position),
+            known[image.target] = self._remembered(
+                (kernel.key, ",".join(functions), image.target),
+                lambda: cut(
+                    kernel.source,
+                    kernel.function,
+                    root=self._manifest.root,
+                    roots=self._roots,
+                    functions=functions,
+                    world=self._world(image),
+                    where=kernel.positions.get("function", kernel.position),
+                ),
             )
         return known[image.target]
 
@@ -62,6 +81,9 @@ class Interfaces:
 
         Raises ClosureError, and ManifestError when signature and function disagree, or two targets do.
         """
+        return self._remembered(("interface", image.variant.id, image.target), lambda: self._found(image))
+
+    def _found(self, image: Image) -> Interface:
         variant, closure = image.variant, self.closure(image)
         keys = [(variant.id, closure.digest, target) for target in ("", image.target)]
         for key in keys:

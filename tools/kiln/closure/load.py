@@ -49,6 +49,7 @@ def load(closure: Closure, given: Mapping[str, Any] | None = None) -> Any:
 
     Raises ClosureError if the code raises, with the user's line, and if the result is not the function that was cut.
     """
+    _refuse_interpreter(closure)
     forget()
     finder = Finder(closure.modules)
     for module in closure.modules:
@@ -249,7 +250,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if self.has(fullname):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=fullname in self.packages)
-        if not self.is_known(fullname) and not _is_interpreting():
+        if not self.is_known(fullname):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return None
 
@@ -268,9 +269,16 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             exec(code, module.__dict__)
 
 
-def _is_interpreting() -> bool:
-    """Whether Triton makes functions for its interpreter, which imports what it needs; `_checked` refuses those."""
-    return os.environ.get("TRITON_INTERPRET", "0") != "0"
+def _refuse_interpreter(closure: Closure) -> None:
+    """With this variable set Triton makes functions that run in Python, and imports NumPy for them."""
+    if os.environ.get("TRITON_INTERPRET", "0") != "0":
+        raise ClosureError(
+            f"{closure.function} cannot be compiled: Triton is told to interpret functions",
+            where=closure.position,
+            expected="TRITON_INTERPRET unset, or 0",
+            actual=f"TRITON_INTERPRET={os.environ['TRITON_INTERPRET']}",
+            remedy="unset TRITON_INTERPRET",
+        )
 
 
 def _failure(closure: Closure, error: BaseException) -> ClosureError:
@@ -335,10 +343,8 @@ def _checked(closure: Closure, function: Any) -> Any:
             f"{closure.function} is not a Triton function once its slice has run",
             where=closure.position,
             expected="a triton.JITFunction",
-            actual=f"{kind}; with TRITON_INTERPRET set, Triton interprets functions instead of compiling them"
-            if kind == "InterpretedFunction"
-            else kind,
-            remedy="unset TRITON_INTERPRET" if kind == "InterpretedFunction" else "decorate it with @triton.jit",
+            actual=kind,
+            remedy="decorate it with @triton.jit",
         )
     seen = [(parameter.name, bool(parameter.is_constexpr)) for parameter in function.params]
     cut = [(parameter.name, parameter.is_constexpr) for parameter in closure.parameters]

@@ -100,8 +100,8 @@ def cut(
     on; without one it may ask nothing. `where` is the place that names the function, such as its line in kernels.yaml.
 
     The reading is static. What the kernel's files do to its objects when they are imported is kept, through aliases and
-    calls too; what a module does to them that is imported for nothing but that is not seen. Where only a run can follow
-    the code, the file is taken as a whole, with all that it imports of the project; `uncut` then says why.
+    calls too. Where only a run can follow the code, or a file that is imported for nothing else changes what the kernel
+    needs, the file is taken as a whole, with all that it imports of the project; `uncut` then says why.
 
     Raises ClosureError when the function is not there or is no Triton function, and when it needs a module that may be
     missing where kernels are built.

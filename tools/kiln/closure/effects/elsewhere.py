@@ -10,7 +10,7 @@ from kiln.closure.effects.touches import Effects, Touch
 from kiln.closure.imported import DYNAMIC, Imported
 from kiln.closure.module import SourceModule, Unit
 from kiln.closure.names import Place
-from kiln.closure.resolve import Project, is_import
+from kiln.closure.resolve import Outside, Project, is_import
 from kiln.errors import ClosureError
 
 
@@ -27,7 +27,13 @@ class Elsewhere:
         self._effects = effects
 
     def changing(self, module: SourceModule, name: str, *, in_place: bool) -> Iterator[tuple[SourceModule, Unit]]:
-        """The statements that may give a name of `module` another object, or change that `in_place`."""
+        """The statements that may give a name of `module` another object, or change that `in_place`.
+
+        That others give `triton` or `torch` another meaning in a file is not looked for.
+        """
+        target = self._effects.names.trace(module, name)
+        if isinstance(target, Outside) and not target.dotted.startswith("?"):
+            return
         words = {name}
         paths = self._files.rebinding(name, module.path)
         if not paths and not in_place:
@@ -37,7 +43,7 @@ class Elsewhere:
         grows = True
         while grows:
             grows = False
-            for path in {*paths, *(self._files.naming(words) if in_place else ())} - modules.keys():
+            for path in {*paths, *self._files.naming(words if in_place else words - {name})} - modules.keys():
                 opened = self._open(path)
                 if opened is not None:
                     modules[path] = opened

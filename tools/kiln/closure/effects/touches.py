@@ -61,9 +61,7 @@ class Effects:
         """The statements of `modules` that may change something, with what they may change."""
         return self.touched_by([(module, unit) for module in modules for unit in module.units])
 
-    def touched_by(
-        self, units: list[tuple[SourceModule, Unit]]
-    ) -> Iterator[tuple[SourceModule, Unit, set[Touch]]]:
+    def touched_by(self, units: list[tuple[SourceModule, Unit]]) -> Iterator[tuple[SourceModule, Unit, set[Touch]]]:
         """The same for single statements."""
         every = self._links(units)
         for module, unit in units:

@@ -206,11 +206,11 @@ class Builtins:
         return isinstance(value, (FunctionValue, LocalFunction, Method, Partial, ClassValue))
 
     def _enumerate(self, items: object, start: int = 0) -> Once:
-        return Once(enumerate(self.items(items), start))
+        return Once(enumerate(self.items(items), start), items)
 
     def _filter(self, function: object, items: object) -> Once:
         called = (lambda item: item) if function is None else (lambda item: self._interpreter.apply(function, [item]))
-        return Once(item for item in self.items(items) if self.truth(called(item)))
+        return Once((item for item in self.items(items) if self.truth(called(item))), items)
 
     def _getattr(self, value: object, name: str, *default: object) -> object:
         if default and not self._hasattr(value, name):
@@ -240,14 +240,14 @@ class Builtins:
         raise Undecided("how classes are derived is not followed")
 
     def _iter(self, items: object) -> Once:
-        return items if isinstance(items, Once) else Once(self.items(items))
+        return items if isinstance(items, Once) else Once(self.items(items), items)
 
     def _len(self, value: object) -> int:
         return len(self.items(value))
 
     def _map(self, function: object, *items: object) -> Once:
         every = zip(*map(self.items, items), strict=False)
-        return Once(self._interpreter.apply(function, given) for given in every)
+        return Once((self._interpreter.apply(function, given) for given in every), *items)
 
     def _max(self, *values: object, **keywords: object) -> object:
         return self._extreme(max, values, keywords)
@@ -282,7 +282,7 @@ class Builtins:
         return None
 
     def _reversed(self, items: object) -> Once:
-        return Once(reversed(self.items(items)))
+        return Once(reversed(self.items(items)), items)
 
     def _sorted(self, items: object, *, key: object = None, reverse: bool = False) -> list[object]:
         found = self.items(items)
@@ -308,7 +308,7 @@ class Builtins:
 
     def _zip(self, *items: object, strict: bool = False) -> Once:
         found = [self.items(item) for item in items]
-        return run_native(lambda: Once(zip(*found, strict=strict)))  # type: ignore[return-value]
+        return run_native(lambda: Once(zip(*found, strict=strict), *items))  # type: ignore[return-value]
 
     def _plain(self, value: object) -> object:
         value = plain(value)

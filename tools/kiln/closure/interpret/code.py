@@ -422,11 +422,13 @@ class Code:
 
     # -- comprehensions
 
-    def _value_ListComp(self, node: ast.ListComp | ast.GeneratorExp, frame: Frame) -> list[object]:
+    def _value_ListComp(self, node: ast.ListComp, frame: Frame) -> list[object]:
         return [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame)]
 
     def _value_GeneratorExp(self, node: ast.GeneratorExp, frame: Frame) -> Once:
-        return Once(self._value_ListComp(node, frame))
+        over: list[object] = []
+        items = [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame, over)]
+        return Once(items, *over)
 
     def _value_SetComp(self, node: ast.SetComp, frame: Frame) -> set[object]:
         values = [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame)]
@@ -439,27 +441,38 @@ class Code:
         ]
         return native(dict, pairs)  # type: ignore[return-value]
 
-    def _rounds(self, generators: list[ast.comprehension], frame: Frame) -> Iterator[Frame]:
-        """The frame of a comprehension, once a round, in which the targets are bound; functions made there share it."""
-        return self._nested(generators, frame, Frame(module=frame.module, outer=frame, is_comprehension=True))
+    def _rounds(
+        self, generators: list[ast.comprehension], frame: Frame, over: list[object] | None = None
+    ) -> Iterator[Frame]:
+        """The frame of a comprehension, once a round, in which the targets are bound; functions made there share it.
 
-    def _nested(self, generators: list[ast.comprehension], around: Frame, inner: Frame) -> Iterator[Frame]:
+        `over` gets what the comprehension goes through.
+        """
+        inner = Frame(module=frame.module, outer=frame, is_comprehension=True)
+        return self._nested(generators, frame, inner, over if over is not None else [])
+
+    def _nested(
+        self, generators: list[ast.comprehension], around: Frame, inner: Frame, over: list[object]
+    ) -> Iterator[Frame]:
         """Rounds within rounds; what is gone through first is computed outside of the comprehension."""
         first, *rest = generators
-        for item in self._interpreter.items(self.value(first.iter, around)):
+        over.append(self.value(first.iter, around))
+        for item in self._interpreter.items(over[-1]):
             self.store(first.target, item, inner)
             if all(self.truth(test, inner) for test in first.ifs):
                 if rest:
-                    yield from self._nested(rest, inner, inner)
+                    yield from self._nested(rest, inner, inner, over)
                 else:
                     yield inner
 
 
 def _is_as_it_was(value: object, items: list[object], number: int) -> bool:
     """Whether a loop still has the items before it that it began with, from that one on."""
-    if isinstance(value, list) and value[number : number + 1] != items[number : number + 1]:
+    if not isinstance(value, (list, dict, set)):
+        return True
+    if len(value) != len(items):
         return False
-    return not isinstance(value, (list, dict, set)) or len(value) == len(items)
+    return not isinstance(value, list) or number == len(items) or value[number] is items[number]
 
 
 def _as_read(target: ast.expr) -> ast.expr:

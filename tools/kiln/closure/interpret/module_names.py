@@ -102,8 +102,8 @@ class ModuleNames:
                 held = self._held[module.file, name, tuple(unit.index for unit in units)]
                 for read in held.values():
                     self._check_held(read, now, name)
-                self._reads[-1].update(held)
-                self._reads[-1][place] = _Read(module=module, name=name, limits=now)
+                # The first time that a name was read counts: what changes later has changed since.
+                self._reads[-1] = {**held, place: _Read(module=module, name=name, limits=now), **self._reads[-1]}
         finally:
             self._checking.discard(place)
         return value

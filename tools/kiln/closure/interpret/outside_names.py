@@ -328,7 +328,7 @@ def _plain_call(
         raise Undecided(f"{dotted}() may change what it is given, and is not followed")
     check_call(dotted, given, named)
     result = function(*given, **named)
-    return Once(items_of(result)) if dotted.startswith("itertools.") else bounded(result)  # type: ignore[arg-type]
+    return Once(items_of(result), *given) if dotted.startswith("itertools.") else bounded(result)  # type: ignore[arg-type]
 
 
 def _called_back(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import total_ordering
 
@@ -42,12 +42,19 @@ class Raised(Exception):
 class Once(list[object]):
     """What an iterator gives, found beforehand: it can be gone through once."""
 
-    is_used = False
+    def __init__(self, items: Iterable[object], *over: object) -> None:
+        """`over` is what it goes through, and what may not change until then."""
+        super().__init__(items)
+        self.is_used = False
+        self._over = [(each, list(each)) for each in over if isinstance(each, (list, dict, set))]
 
     def taken(self) -> list[object]:
-        """All that is left."""
+        """All that is left. Raises Undecided where nobody followed what is left."""
         if self.is_used:
             raise Undecided("an iterator that is gone through more than once is not followed")
+        for each, items in self._over:
+            if len(each) != len(items) or any(one is not other for one, other in zip(each, items, strict=True)):
+                raise Undecided("an iterator over what has changed since is not followed")
         self.is_used = True
         return list(self)
 

@@ -288,7 +288,7 @@ def _configuration(item: ConfigValue, function: str, parameters: tuple[str, ...]
             constants[name] = own
         elif name in OPTIONS:
             # Backends take their own options among the constants: waves_per_eu, kpack.
-            options[name] = option_value(value, f"{name} of a configuration of {function}", item.position)
+            options[name] = option_value(name, value, f"a configuration of {function}", item.position)
         else:
             raise ClosureError(
                 f"a configuration sets {name}, and {function} has no parameter of that name",
@@ -308,7 +308,7 @@ def _configuration(item: ConfigValue, function: str, parameters: tuple[str, ...]
                 actual=name,
                 remedy="write the blocks out without it; `kiln import` prints them",
             )
-        options[name] = option_value(value, f"{name} of a configuration of {function}", item.position)
+        options[name] = option_value(name, value, f"a configuration of {function}", item.position)
     return Configuration(constants=constants, options=options, targets=None, position=item.position)
 
 

@@ -168,7 +168,7 @@ def _kwargs(
         if name in parameters:
             constants[name] = own
         elif name in OPTIONS and key in given:
-            options[name] = option_value(value, f"{name} of {what}", where, _REMEDY)
+            options[name] = option_value(name, value, what, where, _REMEDY)
         else:
             raise ClosureError(
                 f"{what} sets {name}, and {function} has no parameter of that name",

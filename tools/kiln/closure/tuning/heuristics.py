@@ -124,7 +124,7 @@ class Heuristics:
     ) -> dict[str, Value]:
         """The values of the `wanted` parameters of a variant, from its constants and what is known of its arguments.
 
-        Raises ClosureError, at the heuristic, where a value depends on what only a launch knows.
+        Raises ClosureError, at the heuristic, where a value depends on what only a launch knows, or cannot be told.
         """
         known: dict[str, object] = {name: self._value(value) for name, value in constants.items()}
         known |= {name: value for name, value in _arguments(arguments).items() if name not in known}
@@ -134,7 +134,7 @@ class Heuristics:
                 continue
             try:
                 value = self._interpreter.entered(
-                    lambda given=heuristic.function: self._interpreter.apply(given, [known])  # type: ignore[misc]
+                    lambda given=heuristic.function: self._interpreter.apply(given, [dict(known)])  # type: ignore[misc]
                 )
             except UndeclaredVariable as error:
                 raise ClosureError(
@@ -157,9 +157,10 @@ class Heuristics:
 
     def _depends(self, heuristic: _Heuristic, variant: str, reason: str) -> ClosureError:
         return ClosureError(
-            f"{heuristic.name} of {variant} depends on what only a launch knows",
+            f"{heuristic.name} of {variant} cannot be told before a launch",
             where=heuristic.position,
-            expected=f"a heuristic of {self._function} over constants, promises, and which pointers are null",
+            expected=f"a heuristic of {self._function} over constants, promises, and which pointers are null, "
+            "in Python that Kiln follows",
             actual=reason,
             remedy=_remedy(heuristic.name),
         )

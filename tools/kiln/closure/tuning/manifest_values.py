@@ -11,9 +11,11 @@ from kiln.closure.module import SourceModule
 from kiln.closure.names import Names
 from kiln.closure.resolve import Definition
 from kiln.closure.world import World, of_target
-from kiln.errors import ClosureError, Position
+from kiln.errors import ClosureError, ManifestError, Position
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 from kiln.manifest.dtypes import DTYPES
+from kiln.manifest.schema import OPTIONS
+from kiln.manifest.value_types import Either, Integer
 
 T = TypeVar("T")
 
@@ -81,10 +83,25 @@ def manifest_value(value: object, what: str, where: Position, kernel: KernelFile
     )
 
 
-def option_value(value: object, what: str, where: Position, remedy: str = WRITE_OUT) -> int:
-    """A compiler option, which is an integer or a truth value. Raises ClosureError at `where` for anything else."""
-    own = plain(value)
+def option_value(name: str, value: object, of: str, where: Position, remedy: str = WRITE_OUT) -> int:
+    """The value of the compiler option `name`: an integer or a truth value. `of` is what sets it.
+
+    Raises ClosureError at `where` for anything else, and for what the option cannot be.
+    """
+    own, what = plain(value), f"{name} of {of}"
     if isinstance(own, int):
+        kind = OPTIONS[name].type
+        if isinstance(kind, Either) and isinstance(kind.literal, Integer):
+            try:
+                kind.literal.check(own, where, what, str(own))
+            except ManifestError as error:
+                raise ClosureError(
+                    f"{what} is nothing that {name} can be",
+                    where=where,
+                    expected=error.expected,
+                    actual=error.actual,
+                    remedy="correct it there",
+                ) from None
         return own
     raise ClosureError(
         f"{what} is neither an integer nor a truth value",
