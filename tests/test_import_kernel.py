@@ -507,3 +507,22 @@ def test_what_cannot_be_imported(project: Project, arguments: tuple[str, ...], e
     assert result.code == 3
     for text in expected:
         assert text in result.output
+
+
+def test_options_that_the_launch_or_a_heuristic_computes(project: Project) -> None:
+    """A build takes options from kernels.yaml alone, so that what Triton would compute must be said there."""
+    text = """
+@triton.heuristics({"num_warps": lambda args: 8 if args["BLOCK"] >= 1024 else 2})
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2, mask=i < n)
+
+
+def run(x, n):
+    double[(triton.cdiv(n, 1024),)](x, n, BLOCK=1024, num_stages=2 if n > 4096 else 3)
+"""
+    project.write("kernels/double.py", TOP + text)
+    entry = project.run_python("-m", "kiln", "import", "kernels/double.py", "double").output
+    assert "# check: @triton.heuristics chooses num_warps: say it under `options`" in entry
+    assert "# check: the launch computes num_stages, as 2 if n > 4096 else 3: say it under `options`" in entry

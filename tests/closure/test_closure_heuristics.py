@@ -280,3 +280,20 @@ def test_targets_must_agree_on_how_a_variant_is_called(scratch: Scratch) -> None
     fewer = replace(interface, arguments=interface.arguments[1:])
     with pytest.raises(ManifestError, match="the argument x of v is another one for gfx942 than for sm_90a"):
         check_alike(one, {"sm_90a": interface, "gfx942": fewer})
+
+
+def test_an_option_that_heuristics_choose_must_be_stated(scratch: Scratch) -> None:
+    """Triton launches with what a heuristic says of num_warps: a build must not take the default in silence."""
+    text = source("""
+        @triton.heuristics({"num_warps": lambda args: 8 if args["BLOCK"] >= 64 else 4})
+    """)
+    with pytest.raises(ManifestError) as failure:
+        bound(scratch, text, HAS_BIAS=False)
+    assert "v leaves num_warps to the source's heuristics" in str(failure.value)
+    assert "actual: num_warps = 4, by default" in str(failure.value)
+    stated = (scratch.root / "kernels.yaml").read_text().replace("    grid:", "    options: {num_warps: 8}\n    grid:")
+    scratch.write(stated, "kernels.yaml")
+    closure = scratch.cut(world=CUDA)
+    heuristics = Heuristics(Project(root=scratch.root), scratch.root / "k.py", "kernel", CUDA)
+    first = load(scratch.root / "kernels.yaml", StaticReader()).variants[0]
+    assert bind(first, closure, heuristics).constants["BLOCK"] == 64

@@ -251,7 +251,7 @@ def check_max_shared(facts: Facts, target: Target) -> Iterator[Finding]:
             field="shared_static + shared_dynamic",
             expected=f"at most {target.max_shared} bytes on {target.name}",
             actual=f"{total} bytes: {facts.shared_static} static and {facts.shared_dynamic} dynamic",
-            remedy="use smaller blocks or a lower num_stages, or leave this target out for the kernel",
+            remedy="use smaller blocks, a lower num_stages or less `shared`, or leave this target out for the kernel",
         )
 
 

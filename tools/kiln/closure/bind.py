@@ -27,6 +27,8 @@ def bind(variant: Variant, closure: Closure, heuristics: Heuristics | None = Non
     Raises ManifestError when they do not fit each other, for names that C, C++ and Rust cannot have, and when `grid`,
     `select`, `inputs`, `tensors`, `problems` or `promises` name what the kernel does not have.
     """
+    if heuristics is not None:
+        _check_chosen_options(variant, heuristics)
     derivable = _derivable(variant, closure, heuristics)
     constants = _constants(variant, closure, derivable)
     axes = _own_axes(variant, closure)
@@ -95,6 +97,23 @@ def _constant_names(closure: Closure) -> list[str]:
     """The parameters of the function, and of the function that makes it, where there is one."""
     every = [*closure.parameters, *closure.factory_parameters]
     return list(dict.fromkeys(parameter.name for parameter in every))
+
+
+def _check_chosen_options(variant: Variant, heuristics: Heuristics) -> None:
+    """Refuse a heuristic for a compiler option that kernels.yaml leaves open: Triton would launch with what it says."""
+    kernel = variant.kernel
+    block = next((block for block in kernel.blocks if block.tag == variant.block), None)
+    for name in heuristics.readable_names:
+        stated = f"options.{name}" in kernel.positions or (block is not None and name in block.options)
+        if name in OPTIONS and not stated:
+            raise ManifestError(
+                f"{variant.id} leaves {name} to the source's heuristics, which a build does not follow for options",
+                where=_at(variant, "options"),
+                expected=f"{name} under `options` of {kernel.key}, a value or an expression that says what "
+                f"@triton.heuristics says in {kernel.source_name}",
+                actual=f"{name} = {variant.options[name]}, by default" if name in variant.options else "nothing",
+                remedy=f'write it, as in `options: {{{name}: "8 if BLOCK_SIZE >= 1024 else 4"}}`',
+            )
 
 
 def _derivable(variant: Variant, closure: Closure, heuristics: Heuristics | None) -> frozenset[str]:

@@ -218,7 +218,7 @@ def _read_autotune(
 def _positions(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> dict[str, Position]:
     """The places of a kernel's keys; see Kernel.positions."""
     positions = {name: own.key.position for name, own in entries.items()}
-    for section in ("constants", "axes", "inputs"):
+    for section in ("constants", "axes", "inputs", "options"):
         if section in entries:
             named = entries_of(entries[section].value)
             positions |= {f"{section}.{name}": own.key.position for name, own in named.items()}

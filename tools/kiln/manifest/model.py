@@ -95,7 +95,7 @@ class Kernel:
     """of the key"""
     positions: Mapping[str, Position]
     """of each of the kernel's own keys that kernels.yaml gives (`source`, `function`, `grid`, ...), and of each name
-    under `constants`, `axes` and `inputs` (`axes.HEAD_DIM`)"""
+    under `constants`, `axes`, `inputs` and `options` (`axes.HEAD_DIM`)"""
     source: Path
     """absolute path of the source file"""
     source_name: str

@@ -19,6 +19,7 @@ from kiln.manifest.choices import check_variable
 from kiln.manifest.from_source import autotuned_blocks
 from kiln.manifest.json_schema import MODELINE
 from kiln.manifest.names import check_argument, check_name
+from kiln.manifest.schema import OPTIONS
 from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.value_types import FILL_IN
 from kiln.project.foreign_file import Found, ImportKernelError, full_name
@@ -168,7 +169,12 @@ class _Kernel:
                 said = ", ".join(f"{name} = {text}" for name, text in unlike.items())
                 self._comment(1, f"check: line {other.line} launches it with {said}", check=True)
         for name in computed:
-            self._comment(1, f"{name} is derived from the source's @triton.heuristics; a constant of that name wins")
+            if name in OPTIONS and name not in names_of(self.node):
+                self._comment(1, f"check: @triton.heuristics chooses {name}: say it under `options`", check=True)
+            else:
+                self._comment(
+                    1, f"{name} is derived from the source's @triton.heuristics; a constant of that name wins"
+                )
         self._line(1, f"name: {self.key}_{{dtype}}{'_{block}' if has_blocks else ''}")
         for name, guess in arguments.items():
             if guess.note is not None:
@@ -178,6 +184,9 @@ class _Kernel:
         if self.launch is not None and self.launch.options and not tuned_options:
             listed = ", ".join(f"{name}: {yaml_value(value)}" for name, value in self.launch.options.items())
             self._line(1, f"options: {{{listed}}}")
+        if self.launch is not None and not tuned_options:
+            for name, text in self.launch.computed.items():
+                self._comment(1, f"check: the launch computes {name}, as {text}: say it under `options`", check=True)
         if grid.inputs:
             listed = ", ".join(f"{name}: i32" for name in grid.inputs)
             self._line(1, f"inputs: {{{listed}}}", "check: the launch computes the grid with these")
@@ -218,7 +227,7 @@ class _Kernel:
             return None, f"{error.where}: {error.what}" if any(word in decorators for word in words) else None
 
     def _heuristics(self) -> list[str]:
-        """The parameters that `@triton.heuristics` computes, as far as its text names them."""
+        """The parameters and compiler options that `@triton.heuristics` computes, as far as its text names them."""
         names: list[str] = []
         for decorator in self.node.decorator_list:
             if not isinstance(decorator, ast.Call):
@@ -228,7 +237,7 @@ class _Kernel:
                 values = [*decorator.args, *(keyword.value for keyword in decorator.keywords)]
                 maps = [part for value in values for part in ast.walk(value) if isinstance(part, ast.Dict)]
                 names += [str(key.value) for part in maps for key in part.keys if isinstance(key, ast.Constant)]
-        return [name for name in names if name in names_of(self.node)]
+        return [name for name in names if name in names_of(self.node) or name in OPTIONS]
 
     def _blocks(self, blocks: Mapping[str, Guess], tuning: Tuning | None, trouble: str | None) -> bool:
         """Print the blocks, and tell whether there are any: a kernel that takes no size has none."""

@@ -64,6 +64,8 @@ class Launch:
     """parameter -> what it is given"""
     options: Mapping[str, int | bool]
     """compiler options that stand in the call as numbers"""
+    computed: Mapping[str, str]
+    """compiler options that the call computes -> how"""
 
 
 def find_launches(module: SourceModule, function: str, parameters: list[str]) -> list[Launch]:
@@ -137,10 +139,15 @@ def _launch(
         for name, value in named.items()
         if name in OPTIONS and isinstance(value, ast.Constant) and type(value.value) is int
     }
+    computed = {
+        name: ast.unparse(value)
+        for name, value in named.items()
+        if name in OPTIONS and name not in (options.keys() | given)
+    }
     passed = {
         name: Passed(node=None, kind=INTEGER) if node is None else _passed(scope, node) for name, node in given.items()
     }
-    return Launch(line=call.lineno, grid=grid, scope=scope, passed=passed, options=options)
+    return Launch(line=call.lineno, grid=grid, scope=scope, passed=passed, options=options, computed=computed)
 
 
 def _scope(module: SourceModule, functions: tuple[ast.FunctionDef, ...], line: int) -> Scope:

@@ -79,6 +79,14 @@ class Heuristics:
         return dict.fromkeys(heuristic.name for heuristic in self._all)
 
     @cached_property
+    def readable_names(self) -> Collection[str]:
+        """The same, and none where the decorator cannot be read: a manifest that says all values does not need it."""
+        try:
+            return self.names
+        except ClosureError:
+            return ()
+
+    @cached_property
     def _all(self) -> tuple[_Heuristic, ...]:
         """From the outermost decorator to the innermost, which is the order that they run in."""
         entry = find_tuned(self._project, self._module, self._function)
