@@ -89,8 +89,7 @@ def _constant_at(variant: Variant, name: str) -> Position:
     """The place of a constant: under `constants`, in its block, or that of `blocks`."""
     if f"constants.{name}" in variant.kernel.positions:
         return variant.kernel.positions[f"constants.{name}"]
-    block = next((block for block in variant.kernel.blocks if block.tag == variant.block), None)
-    return block.positions[name] if block is not None and name in block.positions else _at(variant, "blocks")
+    return variant.block_entry.positions.get(name) or _at(variant, "blocks")
 
 
 def _constant_names(closure: Closure) -> list[str]:
@@ -102,9 +101,8 @@ def _constant_names(closure: Closure) -> list[str]:
 def _check_chosen_options(variant: Variant, heuristics: Heuristics) -> None:
     """Refuse a heuristic for a compiler option that kernels.yaml leaves open: Triton would launch with what it says."""
     kernel = variant.kernel
-    block = next((block for block in kernel.blocks if block.tag == variant.block), None)
     for name in heuristics.readable_names:
-        stated = f"options.{name}" in kernel.positions or (block is not None and name in block.options)
+        stated = f"options.{name}" in kernel.positions or name in variant.block_entry.options
         if name in OPTIONS and not stated:
             raise ManifestError(
                 f"{variant.id} leaves {name} to the source's heuristics, which a build does not follow for options",

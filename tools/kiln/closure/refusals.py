@@ -107,32 +107,26 @@ def headline(node: ast.stmt) -> str:
 
 def unbound_error(want: Want) -> ClosureError | None:
     """Why a name that no statement of its module binds must not be needed; None where that is no matter."""
-    if want.name in packages.RUN_TIME | packages.READS_MACHINE:
-        kind = UncutError if want.name in packages.RUN_TIME else ClosureError
-        return kind(
-            f"{want.name}() reaches what cannot be read off the source",
-            where=want.at,
-            expected="code whose names and values stand in the source",
-            actual=reached(want),
-            remedy=without_change(want) or f"write the value that {want.name}() gives into the file",
-        )
-    if want.name in packages.BY_CHANCE:
-        return ClosureError(
-            f"{want.name}() gives another value in another run",
-            where=want.at,
-            expected="code whose names and values stand in the source",
-            actual=reached(want),
-            remedy=without_change(want) or f"write the value that {want.name}() gives into the file",
-        )
-    if want.name in packages.OF_THE_MODULE:
-        return UncutError(
-            f"{want.name} is not the same in a slice as in the file",
-            where=want.at,
-            expected="values that stand in the source",
-            actual=reached(want),
-            remedy=without_change(want) or f"write the value that {want.name} stands for into the file",
-        )
-    return None
+    name, kind = want.name, ClosureError
+    expected, gives = "code whose names and values stand in the source", f"{want.name}() gives"
+    if name in packages.RUN_TIME | packages.READS_MACHINE:
+        kind = UncutError if name in packages.RUN_TIME else ClosureError
+        what = f"{name}() reaches what cannot be read off the source"
+    elif name in packages.BY_CHANCE:
+        what = f"{name}() gives another value in another run"
+    elif name in packages.OF_THE_MODULE:
+        kind = UncutError
+        what = f"{name} is not the same in a slice as in the file"
+        expected, gives = "values that stand in the source", f"{name} stands for"
+    else:
+        return None
+    return kind(
+        what,
+        where=want.at,
+        expected=expected,
+        actual=reached(want),
+        remedy=without_change(want) or f"write the value that {gives} into the file",
+    )
 
 
 def undefined_error(want: Want) -> ClosureError:

@@ -112,8 +112,7 @@ def components(request: CudaRequest) -> dict[str, str]:
 def _integers(variant: Variant) -> dict[str, int]:
     """What the expressions of a variant know."""
     values = {name: value for name, value in {**variant.axes, **variant.constants}.items() if isinstance(value, int)}
-    block = next(block for block in variant.kernel.blocks if block.tag == variant.block)
-    return {**values, "block": int(block.tag)} if block.is_integer else values
+    return {**values, "block": int(variant.block)} if variant.block_entry.is_integer else values
 
 
 def _words(variant: Variant) -> dict[str, str]:

@@ -109,9 +109,8 @@ def check_options(image: Image, target: Target) -> None:
 
 def _option_position(image: Image, name: str) -> Position:
     """Where the option is set: in the block, under `options`, or among the defaults, which the kernel stands for."""
-    kernel = image.variant.kernel
-    block = next((block for block in kernel.blocks if block.tag == image.variant.block), None)
-    if block is not None and name in block.options:
+    kernel, block = image.variant.kernel, image.variant.block_entry
+    if name in block.options:
         return block.positions[name]
     return kernel.positions.get("options", kernel.position)
 

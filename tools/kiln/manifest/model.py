@@ -184,6 +184,11 @@ class Variant:
     targets: tuple[str, ...]
     """what it is built for: its kernel's, or fewer where its block says so"""
 
+    @property
+    def block_entry(self) -> Block:
+        """The entry of the kernel's `blocks` that `block` is the tag of."""
+        return next(block for block in self.kernel.blocks if block.tag == self.block)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
