@@ -71,7 +71,7 @@ class _Page:
             # `if True: x = 1` in one line, or an `elif`, which is an `if` of the same depth in an `else`.
             return outer
         # Of a `try` more than one block may be kept; the line before the first statement in `else` is free.
-        is_first = isinstance(inside[-1], ast.If) or block is inside[-1].body  # type: ignore[attr-defined]
+        is_first = isinstance(inside[-1], ast.If) or block is inside[-1].body  # type: ignore[attr-defined]  # an `if` or a `try`
         line = inside[-1].lineno if is_first else _begin(block[0])[0] - 1
         self.lines[line - 1] = f"{outer}if True:"
         return indent

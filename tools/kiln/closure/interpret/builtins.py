@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kiln.closure import packages
 from kiln.closure.interpret.operations import binary, run_native
@@ -177,7 +177,7 @@ class Builtins:
         if name in packages.CHANGING_METHODS:
             self._interpreter.changing(owner)
         if isinstance(owner, list) and name == "sort":
-            owner[:] = self._sorted(owner, **keywords)  # type: ignore[arg-type]
+            owner[:] = self._sorted(owner, **keywords)  # type: ignore[arg-type]  # others raise, as in Python
             return None
         given = [plain(item) if not isinstance(owner, (list, dict, set)) else item for item in positional]
         if name in ("extend", "update", "union", "difference", "intersection", "join") and not isinstance(owner, dict):
@@ -286,9 +286,9 @@ class Builtins:
 
     def _sorted(self, items: object, *, key: object = None, reverse: bool = False) -> list[object]:
         found = self.items(items)
-        by = [self._plain(item if key is None else self._interpreter.apply(key, [item])) for item in found]
-        order = run_native(lambda: sorted(range(len(found)), key=lambda number: by[number], reverse=reverse))  # type: ignore[arg-type, return-value]
-        assert isinstance(order, list)
+        # What cannot be compared raises, as in Python.
+        by: list[Any] = [self._plain(item if key is None else self._interpreter.apply(key, [item])) for item in found]
+        order = run_native(lambda: sorted(range(len(found)), key=lambda number: by[number], reverse=reverse))
         return [found[number] for number in order]
 
     def _str(self, value: object = "") -> str:
@@ -308,7 +308,7 @@ class Builtins:
 
     def _zip(self, *items: object, strict: bool = False) -> Once:
         found = [self.items(item) for item in items]
-        return run_native(lambda: Once(zip(*found, strict=strict), *items))  # type: ignore[return-value]
+        return run_native(lambda: Once(zip(*found, strict=strict), *items))
 
     def _plain(self, value: object) -> object:
         value = plain(value)

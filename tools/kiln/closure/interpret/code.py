@@ -305,7 +305,7 @@ class Code:
         return list(self._elements(node.elts, frame))
 
     def _value_Set(self, node: ast.Set, frame: Frame) -> set[object]:
-        return native(set, list(self._elements(node.elts, frame)))  # type: ignore[return-value]
+        return native(set, list(self._elements(node.elts, frame)))
 
     def _elements(self, nodes: list[ast.expr], frame: Frame) -> Iterator[object]:
         for node in nodes:
@@ -432,14 +432,14 @@ class Code:
 
     def _value_SetComp(self, node: ast.SetComp, frame: Frame) -> set[object]:
         values = [self.value(node.elt, inner) for inner in self._rounds(node.generators, frame)]
-        return native(set, values)  # type: ignore[return-value]
+        return native(set, values)
 
     def _value_DictComp(self, node: ast.DictComp, frame: Frame) -> dict[object, object]:
         pairs = [
             (self.value(node.key, inner), self.value(node.value, inner))
             for inner in self._rounds(node.generators, frame)
         ]
-        return native(dict, pairs)  # type: ignore[return-value]
+        return native(dict, pairs)
 
     def _rounds(
         self, generators: list[ast.comprehension], frame: Frame, over: list[object] | None = None
@@ -478,5 +478,5 @@ def _is_as_it_was(value: object, items: list[object], number: int) -> bool:
 def _as_read(target: ast.expr) -> ast.expr:
     """The target of an augmented assignment as what it is before."""
     read = copy.copy(target)
-    read.ctx = ast.Load()  # type: ignore[attr-defined]
+    read.ctx = ast.Load()  # type: ignore[attr-defined]  # what is assigned to has one
     return read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from typing import TypeVar
 
 from kiln.closure.interpret.number_formats import torch_name
 from kiln.closure.interpret.sizes import bounded, check_operator, too_long
@@ -18,6 +19,8 @@ from kiln.closure.interpret.values import (
     is_plain,
     plain,
 )
+
+T = TypeVar("T")
 
 BINARY: dict[type[ast.operator], Callable[..., object]] = {
     ast.Add: operator.add,
@@ -141,7 +144,7 @@ def _of_some(function: Callable[..., object], left: object, right: object) -> ob
     raise Undecided(f"{named.what} is not known before the run")
 
 
-def run_native(run: Callable[[], object]) -> object:
+def run_native(run: Callable[[], T]) -> T:
     """What Python itself computes from plain values; an exception becomes one of the code's own."""
     try:
         return bounded(run())
@@ -151,7 +154,7 @@ def run_native(run: Callable[[], object]) -> object:
         raise Raised(type(error), str(error)) from None
 
 
-def native(function: Callable[..., object], *values: object) -> object:
+def native(function: Callable[..., T], *values: object) -> T:
     """`function(*values)` of plain values, with a check that nothing grows out of hand."""
     check_operator(function, values)
     return run_native(lambda: function(*values))

@@ -328,7 +328,7 @@ def _plain_call(
         raise Undecided(f"{dotted}() may change what it is given, and is not followed")
     check_call(dotted, given, named)
     result = function(*given, **named)
-    return Once(items_of(result), *given) if dotted.startswith("itertools.") else bounded(result)  # type: ignore[arg-type]
+    return Once(items_of(result), *given) if dotted.startswith("itertools.") else bounded(result)  # type: ignore[arg-type]  # an iterator, by its name
 
 
 def _called_back(
@@ -337,5 +337,5 @@ def _called_back(
     if dotted == "functools.reduce":
         return functools.reduce(function, items, *rest)
     if dotted == "itertools.starmap":
-        return Once(itertools.starmap(function, items))  # type: ignore[arg-type]
+        return Once(itertools.starmap(function, items))  # type: ignore[arg-type]  # others raise, as in Python
     return Once(item for item in items if not function(item))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kiln.closure.interpret.values import Undecided
+
+T = TypeVar("T")
 
 LONGEST = 1_000_000
 """elements of a list, characters of a text or bits of a number: what is longer is no value of a kernel, but a slip"""
@@ -22,7 +25,7 @@ def too_long(what: str = "a value") -> Undecided:
     return Undecided(f"{what} grows longer than any that is worth following")
 
 
-def bounded(value: object) -> object:
+def bounded(value: T) -> T:
     """The value itself. Raises Undecided for one that is longer than LONGEST."""
     if size(value) > LONGEST:
         raise too_long(f"a {type(value).__name__}")
