@@ -19,6 +19,43 @@ from softmax_images import make_manifest
 HOST = "x86_64-linux-gnu"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
+DESCRIBE = """#include <kernels/kernels.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *text(const char *t) { return t ? t : "-"; }
+
+int main(void) {
+    for (size_t i = 0; i < kernels_image_count(); i++) {
+        const struct kernels_image *m = kernels_image_at(i);
+        printf("%s %s %s %s %s %s %s %s %d\\n", m->id, m->kernel, m->variant, m->group, m->dtype, m->block, m->target,
+               m->entry, (int)m->kind);
+        printf("%zu ", m->size);
+        for (size_t k = 0; k < 32; k++) printf("%02x", (unsigned)m->sha256[k]);
+        printf(" terminated %d\\n", m->kind == KERNELS_KIND_PTX && ((const char *)m->data)[m->size] == 0);
+        for (uint32_t k = 0; k < m->parameter_count; k++) {
+            const struct kernels_parameter *p = &m->parameters[k];
+            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", p->name, p->type, (int)p->role, p->offset,
+                   p->size, p->promise);
+        }
+        for (uint32_t k = 0; k < m->constant_count; k++)
+            printf("%s=%s=%" PRId64 "\\n", m->constants[k].name, m->constants[k].text, m->constants[k].value);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\\n", m->parameter_bytes, m->threads,
+               m->warps, m->warps_requested, m->warp_size);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %d %d\\n", m->cluster[0], m->cluster[1], m->cluster[2],
+               m->cooperative, m->pdl);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu32 "\\n", m->shared_static,
+               m->shared_dynamic, m->global_scratch_bytes, m->global_scratch_align, m->profile_scratch_bytes,
+               m->profile_scratch_align);
+        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", m->registers, m->scalar_registers,
+               m->spills, m->stack);
+        printf("%s %s %s %s %s\\n", text(m->ptx_isa), m->grid[0], m->grid[1], m->grid[2], text(m->select));
+    }
+    return 0;
+}
+"""
+"""Prints every record of a library named kernels: all members, one line for each group of them."""
+
 
 def tool(name: str) -> Path:
     found = shutil.which(name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from c_library import (
+    DESCRIBE,
     HOST,
     WARNINGS,
     Package,
@@ -31,42 +32,6 @@ from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.record import Record
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "c" / "walk.c"
-
-DESCRIBE = """#include <kernels/kernels.h>
-#include <inttypes.h>
-#include <stdio.h>
-
-static const char *text(const char *t) { return t ? t : "-"; }
-
-int main(void) {
-    for (size_t i = 0; i < kernels_image_count(); i++) {
-        const struct kernels_image *m = kernels_image_at(i);
-        printf("%s %s %s %s %s %s %s %s %d\\n", m->id, m->kernel, m->variant, m->group, m->dtype, m->block, m->target,
-               m->entry, (int)m->kind);
-        printf("%zu ", m->size);
-        for (size_t k = 0; k < 32; k++) printf("%02x", (unsigned)m->sha256[k]);
-        printf(" terminated %d\\n", m->kind == KERNELS_KIND_PTX && ((const char *)m->data)[m->size] == 0);
-        for (uint32_t k = 0; k < m->parameter_count; k++) {
-            const struct kernels_parameter *p = &m->parameters[k];
-            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", p->name, p->type, (int)p->role, p->offset,
-                   p->size, p->promise);
-        }
-        for (uint32_t k = 0; k < m->constant_count; k++)
-            printf("%s=%s=%" PRId64 "\\n", m->constants[k].name, m->constants[k].text, m->constants[k].value);
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\\n", m->parameter_bytes, m->threads,
-               m->warps, m->warps_requested, m->warp_size);
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %d %d\\n", m->cluster[0], m->cluster[1], m->cluster[2],
-               m->cooperative, m->pdl);
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu32 "\\n", m->shared_static,
-               m->shared_dynamic, m->global_scratch_bytes, m->global_scratch_align, m->profile_scratch_bytes,
-               m->profile_scratch_align);
-        printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", m->registers, m->scalar_registers,
-               m->spills, m->stack);
-        printf("%s %s %s %s %s\\n", text(m->ptx_isa), m->grid[0], m->grid[1], m->grid[2], text(m->select));
-    }
-    return 0;
-}
-"""
 
 
 def described(record: Record) -> list[str]:
@@ -304,6 +269,15 @@ def test_a_linked_program_is_safe(records: list[Record], package: Package, tmp_p
     assert [flags for kind, flags, *_ in segments if kind == "PT_GNU_STACK"] == [read_write]
 
 
+def test_a_program_keeps_its_control_flow_protection(package: Package, tmp_path: Path) -> None:
+    """A linker gives it to a program whose objects all have it; the first one without would be an error here."""
+    library = tmp_path / "libengine.so"
+    whole = ("-Wl,--whole-archive", package.archive(), "-Wl,--no-whole-archive", "-Wl,-z,cet-report=error")
+    subprocess.run(["gcc", "-shared", "-nostdlib", *map(str, whole), "-o", str(library)], check=True)
+    notes = subprocess.run(["readelf", "-n", library], capture_output=True, text=True, check=True).stdout
+    assert "x86 feature: IBT, SHSTK" in notes
+
+
 def test_no_object_holds_writable_data(package: Package) -> None:
     """No global state, no constructor: what is writable at all is so only until it is relocated."""
     members, _ = read_archive(package.archive().read_bytes())
@@ -370,8 +344,9 @@ def fake(folder: Path, script: str) -> Path:
         ('gcc "$@" && truncate -s -1 *.record.o', "the file is cut short"),
         ("sed -i 's/__sm_80 = /__sm_81 = /' *.c; gcc \"$@\"", "lacks its symbol"),
         ('gcc "$@" && objcopy --remove-section .note.GNU-stack *.record.o', "would make the stack of every program"),
+        ('gcc "$@" -fcf-protection=none', "would take control-flow protection (-fcf-protection=full) from every"),
     ],
-    ids=["nothing", "empty", "cut short", "symbol gone", "executable stack"],
+    ids=["nothing", "empty", "cut short", "symbol gone", "executable stack", "unprotected"],
 )
 def test_believes_no_exit_code(records: list[Record], tmp_path: Path, script: str, what: str) -> None:
     staging = tmp_path / "staging"
@@ -383,10 +358,17 @@ def test_believes_no_exit_code(records: list[Record], tmp_path: Path, script: st
 
 
 def test_a_compiler_for_another_host(records: list[Record], tmp_path: Path) -> None:
+    """It does not know the host's flags; one that takes them all the same is found out by what it made."""
     with pytest.raises(PackagingError) as caught:
         make_records(records[:1], "kernels", "aarch64-linux-gnu", tool("gcc"), tmp_path)
-    assert "the object is for another machine than the library's host" in str(caught.value)
-    assert (caught.value.expected, caught.value.actual) == ("ELF machine 183", "ELF machine 62")
+    assert "gcc could not compile the tables of kernels for aarch64-linux-gnu: exit code 1" in str(caught.value)
+    assert "point CC to a recent gcc or clang for aarch64-linux-gnu, or unset CC" in (caught.value.remedy or "")
+    script = 'for word; do shift; [ "$word" = -mbranch-protection=standard ] || set -- "$@" "$word"; done; gcc "$@"'
+    with pytest.raises(PackagingError) as caught:
+        make_records(records[:1], "kernels", "aarch64-linux-gnu", fake(tmp_path, script), tmp_path)
+    assert str(caught.value).count("the object is for another machine than the library's host") == 1
+    assert caught.value.expected == "aarch64-linux-gnu (ELF machine 183)"
+    assert caught.value.actual == "x86_64-linux-gnu (ELF machine 62)"
     assert "point CC to a compiler for that host" in (caught.value.remedy or "")
 
 
@@ -394,8 +376,22 @@ def test_tells_what_the_compiler_says(records: list[Record], tmp_path: Path) -> 
     script = 'gcc -include gone.h "$@"'
     with pytest.raises(PackagingError) as caught:
         make_tables(images_of(records), "kernels", HOST, fake(tmp_path, script), tmp_path)
-    assert "cc could not compile the tables of kernels: exit code 1" in str(caught.value)
+    assert "cc could not compile the tables of kernels for x86_64-linux-gnu: exit code 1" in str(caught.value)
     assert "gone.h: No such file or directory" in str(caught.value)
+    assert caught.value.remedy is None
+
+
+def test_a_compiler_without_the_c_library(records: list[Record], tmp_path: Path) -> None:
+    """As a cross compiler can be installed: records need its types alone, the runtime its functions too."""
+    without = 'gcc -nostdinc -isystem "$(gcc -print-file-name=include)" "$@"'
+    with pytest.raises(PackagingError) as caught:
+        make_tables(images_of(records), "kernels", HOST, fake(tmp_path, without), tmp_path)
+    with pytest.raises(PackagingError) as first:
+        make_records(records[:1], "kernels", HOST, fake(tmp_path, without), tmp_path)
+    assert first.value.remedy == caught.value.remedy
+    assert caught.value.remedy == (
+        "install the headers of the C library for x86_64-linux-gnu (Debian, Ubuntu: apt-get install libc6-dev)"
+    )
 
 
 def test_tables_without_images(tmp_path: Path) -> None:

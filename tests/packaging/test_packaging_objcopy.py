@@ -56,6 +56,7 @@ def test_real_images(records: list[Record], tmp_path: Path) -> None:
         assert holder.data == record.path.read_bytes() + end
         assert (holder.writable, holder.executable, holder.alignment) == (False, False, 64)
         assert made.stack_note == "plain"
+        assert made.properties == {0xC0000002: 0b11}
         assert {symbol.name: symbol.value for symbol in made.symbols} == {
             "lib_v__sm_80_data": 0,
             "lib_v__sm_80_data_end": record.facts.size + len(end),
@@ -81,10 +82,22 @@ def test_same_image_same_object(image: Path, tmp_path: Path) -> None:
         (without("--rename-section"), "the data can be overwritten"),
         (without("--add-section", "--set-section-flags"), "executable"),
         (without("--strip-symbol"), "the object shows other symbols"),
+        ('objcopy "$@" && objcopy -R .note.gnu.property v.o', "would take control-flow protection"),
         ('printf x >> blob && objcopy "$@"', "the data is not the image's"),
         ('tr a b < blob > other && mv other blob && objcopy "$@"', "the data is not the image's"),
     ],
-    ids=["nothing", "empty", "cut short", "unaligned", "writable", "no stack note", "symbols", "longer", "changed"],
+    ids=[
+        "nothing",
+        "empty",
+        "cut short",
+        "unaligned",
+        "writable",
+        "no notes",
+        "symbols",
+        "unprotected",
+        "longer",
+        "changed",
+    ],
 )
 def test_believes_no_exit_code(image: Path, tmp_path: Path, script: str, what: str) -> None:
     """Each wrong object is refused by name, and nothing is left behind."""
@@ -107,8 +120,20 @@ def test_tells_what_objcopy_says(image: Path, tmp_path: Path) -> None:
     with pytest.raises(PackagingError) as caught:
         make(image, tmp_path / "staging", objcopy=fake(tmp_path, script))
     assert str(caught.value) == (
-        f"{tmp_path}/objcopy: objcopy could not make a host object of an image's name.cubin: exit code 1\n"
+        f"{tmp_path}/objcopy: objcopy could not make a host object of an image's name.cubin for x86_64-linux-gnu: "
+        "exit code 1\n"
         "  actual: objcopy: no space left on device"
+    )
+
+
+def test_an_objcopy_for_another_host(image: Path, tmp_path: Path) -> None:
+    """This machine's own knows nothing of the other: the message names both."""
+    with pytest.raises(PackagingError) as caught:
+        make_object(image, "cubin", "lib_v__sm_80", "aarch64-linux-gnu", tool("objcopy"), tmp_path, "v.o")
+    assert str(caught.value) == (
+        f"{tool('objcopy')}: objcopy could not make a host object of an image's name.cubin for aarch64-linux-gnu: "
+        f"exit code 1\n  actual: {tool('objcopy')}: architecture aarch64 unknown\n  remedy: point OBJCOPY to a GNU "
+        "objcopy for aarch64-linux-gnu, or unset OBJCOPY; or correct `host` in kernels.yaml"
     )
 
 

@@ -1,12 +1,15 @@
 """Host object: what a relocatable file for the machine that links a library says of itself, and the checks on it.
 
 Source of the format: System V ABI, "Object Files", with its x86-64 and AArch64 supplements for the machine numbers;
-GNU ld for `.note.GNU-stack`: an object without that section makes the stack of what it is linked into executable.
+GNU ld for `.note.GNU-stack`: an object without that section makes the stack of what it is linked into executable;
+"Linux Extensions to gABI" for `.note.gnu.property`: one object without the property of control-flow protection takes it
+from all of the program, be it data alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +22,21 @@ from kiln.binaries.elf import (
     SHF_WRITE,
     SHN_LORESERVE,
     SHN_UNDEF,
+    SHT_NOTE,
     STB_LOCAL,
     Elf,
+    notes,
     open_elf,
     reading,
 )
 from kiln.errors import ImageError
+from kiln.toolchain.hosts import Host, machine_name
 
 ET_REL = 1
+PROPERTY_SECTION = ".note.gnu.property"
+_NT_GNU_PROPERTY_TYPE_0 = 5
+_PROPERTY = struct.Struct("<II")
+"""type and size; then come its bytes, padded to 8"""
 
 StackNote = Literal["absent", "plain", "executable"]
 
@@ -65,8 +75,16 @@ class HostObject:
     """e_machine"""
     symbols: tuple[HostSymbol, ...]
     stack_note: StackNote
+    properties: Mapping[int, int]
+    """its GNU properties of 4 bytes, such as that of control-flow protection, by type"""
     sections: tuple[LoadedSection, ...]
-    """those that are loaded and not empty"""
+    """those that are loaded and not empty, notes apart"""
+
+
+def property_note(host: Host) -> bytes:
+    """The content of `.note.gnu.property` in an object without code: it stands in the way of no protection."""
+    content = struct.pack("<IIII", host.protection_property, 4, host.data_protection, 0)
+    return struct.pack("<III4s", 4, len(content), _NT_GNU_PROPERTY_TYPE_0, b"GNU\0") + content
 
 
 def read_host_object(source: bytes | Path) -> HostObject:
@@ -100,6 +118,7 @@ def _read(elf: Elf) -> HostObject:
             if symbol.bind != STB_LOCAL
         ),
         stack_note=_stack_note(elf),
+        properties=_properties(elf),
         sections=tuple(
             LoadedSection(
                 name=section.name,
@@ -109,7 +128,7 @@ def _read(elf: Elf) -> HostObject:
                 data=section.data,
             )
             for section in elf.sections
-            if section.flags & SHF_ALLOC and section.data
+            if section.flags & SHF_ALLOC and section.data and section.type != SHT_NOTE
         ),
     )
 
@@ -121,24 +140,44 @@ def _stack_note(elf: Elf) -> StackNote:
     return "executable" if note.flags & SHF_EXECINSTR else "plain"
 
 
+def _properties(elf: Elf) -> Mapping[int, int]:
+    section = elf.section(PROPERTY_SECTION)
+    found = {}
+    for note in notes(section) if section else ():
+        if (note.owner, note.type) != ("GNU", _NT_GNU_PROPERTY_TYPE_0):
+            continue
+        at = 0
+        while at < len(note.description):
+            kind, size = _PROPERTY.unpack_from(note.description, at)
+            at += _PROPERTY.size
+            if size == 4:
+                (found[kind],) = struct.unpack_from("<I", note.description, at)
+            at += (size + 7) & ~7
+    return found
+
+
 def check_image_object(
-    obj: HostObject, *, symbols: Mapping[str, int], sha256: str, machine: int, alignment: int = 64
+    obj: HostObject, *, symbols: Mapping[str, int], sha256: str, host: Host, alignment: int = 64
 ) -> list[Finding]:
     """Is this the object that carries an image, as objcopy was asked for?
 
-    `symbols` are all that it may show, each with its offset in the data in bytes; `sha256` is of the data; `machine`
-    is e_machine; `alignment` is the least that will do, in bytes.
+    `symbols` are all that it may show, each with its offset in the data in bytes; `sha256` is of the data; `alignment`
+    is the least that will do, in bytes.
     """
-    return [*_check_linked(obj, machine, _OBJCOPY, _OBJCOPY), *_check_data(obj, symbols, sha256, alignment)]
+    return [
+        *_check_linked(obj, host, host.data_protection, _OBJCOPY, _OBJCOPY),
+        *_check_data(obj, symbols, sha256, alignment),
+    ]
 
 
-def check_compiled_object(obj: HostObject, *, defines: str, machine: int) -> list[Finding]:
-    """Is this what a C compiler for e_machine `machine` makes of a source that defines the symbol `defines`?"""
+def check_compiled_object(obj: HostObject, *, defines: str, host: Host) -> list[Finding]:
+    """Is this what a C compiler for `host` makes of a source that defines the symbol `defines`?"""
     findings = _check_linked(
         obj,
-        machine,
+        host,
+        host.code_protection,
         "point CC to a compiler for that host, or correct `host` in kernels.yaml",
-        "use a C compiler that writes the note, as gcc and clang do on Linux",
+        "use a C compiler that writes its notes, as gcc and clang do on Linux",
     )
     defined = sorted(symbol.name for symbol in obj.symbols if symbol.section)
     if defines not in defined:
@@ -154,19 +193,22 @@ def check_compiled_object(obj: HostObject, *, defines: str, machine: int) -> lis
     return findings
 
 
-def _check_linked(obj: HostObject, machine: int, machine_remedy: str, stack_remedy: str) -> list[Finding]:
+def _check_linked(
+    obj: HostObject, host: Host, protection: int, machine_remedy: str, notes_remedy: str
+) -> list[Finding]:
     """What every object must be, whatever it holds."""
-    findings = []
-    if obj.machine != machine:
-        findings.append(
+    if obj.machine != host.machine:
+        # The notes of another machine are other ones.
+        return [
             Finding(
                 check="the object is for another machine than the library's host",
                 field="machine",
-                expected=f"ELF machine {machine}",
-                actual=f"ELF machine {obj.machine}",
+                expected=machine_name(host.machine),
+                actual=machine_name(obj.machine),
                 remedy=machine_remedy,
             )
-        )
+        ]
+    findings = []
     if obj.stack_note != "plain":
         findings.append(
             Finding(
@@ -174,7 +216,19 @@ def _check_linked(obj: HostObject, machine: int, machine_remedy: str, stack_reme
                 field="stack_note",
                 expected="a section .note.GNU-stack that is not executable",
                 actual=obj.stack_note,
-                remedy=stack_remedy,
+                remedy=notes_remedy,
+            )
+        )
+    found = obj.properties.get(host.protection_property, 0)
+    if found & protection != protection:
+        findings.append(
+            Finding(
+                check=f"the object would take control-flow protection ({host.protection_flag}) from every program "
+                "that links it",
+                field="properties",
+                expected=f"GNU property {host.protection_property:#x} with the bits {protection:#x}",
+                actual=f"the bits {found:#x}" if found else "none of them",
+                remedy=notes_remedy,
             )
         )
     return findings

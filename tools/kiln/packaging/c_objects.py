@@ -23,7 +23,7 @@ from kiln.packaging.c_text import c_integer, c_string, c_type
 from kiln.packaging.host_tool import check_made, run_tool
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
-from kiln.toolchain.hosts import HOSTS
+from kiln.toolchain.hosts import HOSTS, Host
 
 _FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
 """Position-independent, for archives end up in shared libraries; without debug information, which holds paths."""
@@ -75,22 +75,37 @@ def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: 
         # A list in a file: thousands of names do not fit a command line.
         (folder / "units").write_text("\n".join(c_names.source_of(name) for name in units), "utf-8")
         # Relative names only: the compiler writes a unit's name into its object.
+        words = HOSTS[host]
         run_tool(
             cc,
-            [*_FLAGS, "-I", "include", "-I", "src", "-c", "@units"],
+            [*_FLAGS, words.protection_flag, "-I", "include", "-I", "src", "-c", "@units"],
             folder=folder,
-            purpose=f"compile the tables of {library}",
+            purpose=f"compile the tables of {library} for {host}",
+            remedies=_remedies(words),
         )
         for name, (_, symbol) in units.items():
             check_made(
                 folder / name,
-                partial(check_compiled_object, defines=symbol, machine=HOSTS[host].machine),
+                partial(check_compiled_object, defines=symbol, host=words),
                 tool=cc,
                 where=cc,
                 remedy="see that the disk has space, and that CC is a C compiler such as gcc",
             )
         for name in units:
             (folder / name).replace(staging / name)
+
+
+def _remedies(host: Host) -> dict[str, str]:
+    """What to do about some words of a compiler: about a flag that it does not know, and headers that are not there."""
+    package = host.package("libc6-dev")
+    headers = f"install the headers of the C library for {host.triplet} (Debian, Ubuntu: apt-get install {package})"
+    return {
+        host.protection_flag: f"point CC to a recent gcc or clang for {host.triplet}, or unset CC; or correct `host` "
+        "in kernels.yaml",
+        "stdint.h: No such file": headers,
+        "search for stdint.h": headers,
+        "string.h: No such file": headers,
+    }
 
 
 def _record_source(record: Record, library: str) -> str:

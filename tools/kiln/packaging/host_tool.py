@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from kiln.binaries.checks import Finding
 from kiln.binaries.host_object import HostObject, read_host_object
@@ -14,12 +15,21 @@ from kiln.errors import ImageError, PackagingError
 _SHOWN_LINES = 20
 
 
-def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str, script: str = "") -> None:
+def run_tool(
+    tool: Path,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    purpose: str,
+    script: str = "",
+    remedies: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run a tool in `folder`, with `script` as its input, in an environment in which nothing changes its output.
 
     What it made is still to be read back: some tools exit with 0 on a full disk.
 
-    `purpose` completes "<tool> could not ...". Raises PackagingError with the tool's own words.
+    `purpose` completes "<tool> could not ...". Raises PackagingError with the tool's own words, and with the first of
+    `remedies`, words of the tool -> what to do, whose words it used.
     """
     # Not resolved: a compiler may be called by a link whose name it goes by.
     command = [str(tool.absolute()), *arguments]
@@ -34,7 +44,8 @@ def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str
             remedy="install it, or point OBJCOPY, AR or CC to another one",
         ) from error
     if done.returncode != 0:
-        lines = (done.stderr + done.stdout).decode(errors="replace").strip().splitlines()
+        text = (done.stderr + done.stdout).decode(errors="replace").strip()
+        lines = text.splitlines()
         left_out = len(lines) - _SHOWN_LINES
         shown = lines[:_SHOWN_LINES] + ([f"... and {left_out} more lines"] if left_out > 0 else [])
         end = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
@@ -42,6 +53,7 @@ def run_tool(tool: Path, arguments: Sequence[str], *, folder: Path, purpose: str
             f"{tool.name} could not {purpose}: {end}",
             where=str(tool),
             actual="\n    ".join(shown) or "it printed nothing",
+            remedy=next((remedy for words, remedy in remedies.items() if words in text), None),
         )
 
 

@@ -1,4 +1,7 @@
-"""Turns an image into a host object: read-only data, aligned to 64, under the library's own symbols."""
+"""Turns an image into a host object: read-only data, aligned to 64, under the library's own symbols.
+
+The notes of an object say what a linker may do with the whole program; objcopy makes none of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kiln.binaries.host_object import check_image_object
+from kiln.binaries.host_object import PROPERTY_SECTION, check_image_object, property_note
 from kiln.errors import PackagingError
 from kiln.packaging.c_names import data_end_symbol, data_symbol
 from kiln.packaging.host_tool import check_made, run_tool
@@ -18,13 +21,15 @@ ALIGNMENT = 64
 """of an image's data, in bytes"""
 
 _BLOB = "blob"
+_PROPERTIES = "properties"
 
 
 def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, staging: Path, output: str) -> None:
     """Write `staging`/`output`: the image's bytes between the symbols `<symbol>_data` and `<symbol>_data_end`.
 
     A PTX gets one NUL more, for drivers read it as a string. The object is read back and compared. Raises
-    PackagingError when the image is empty, objcopy fails, or what it made is not what was asked for.
+    PackagingError when the image is empty, objcopy fails (as that of another host does), or what it made is not what
+    was asked for.
     """
     content = image.read_bytes()
     if not content:
@@ -36,6 +41,7 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
         folder = Path(scratch)
         # objcopy names symbols after the path that it is given: a fixed one makes them known, whatever the image's is.
         (folder / _BLOB).write_bytes(data)
+        (folder / _PROPERTIES).write_bytes(property_note(words))
         arguments = [
             *("-I", "binary", "-O", words.bfd, "-B", words.architecture),
             # Plain objcopy makes writable data that is aligned to 1.
@@ -44,13 +50,23 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
             # Without this note the linker makes the stack of the whole program executable.
             *("--add-section", ".note.GNU-stack=/dev/null"),
             *("--set-section-flags", ".note.GNU-stack=contents,readonly"),
+            # Without this one it takes control-flow protection from the whole program.
+            *("--add-section", f"{PROPERTY_SECTION}={_PROPERTIES}"),
+            *("--set-section-flags", f"{PROPERTY_SECTION}=alloc,readonly,data,contents"),
             *("--redefine-sym", f"_binary_{_BLOB}_start={start}"),
             *("--redefine-sym", f"_binary_{_BLOB}_end={end}"),
             # An absolute symbol, which a position-independent program cannot link.
             *("--strip-symbol", f"_binary_{_BLOB}_size"),
             *(_BLOB, output),
         ]
-        run_tool(objcopy, arguments, folder=folder, purpose=f"make a host object of {image.name}")
+        other = f"point OBJCOPY to a GNU objcopy for {host}, or unset OBJCOPY; or correct `host` in kernels.yaml"
+        run_tool(
+            objcopy,
+            arguments,
+            folder=folder,
+            purpose=f"make a host object of {image.name} for {host}",
+            remedies={f"architecture {words.architecture} unknown": other, "invalid bfd target": other},
+        )
         made = folder / output
         check_made(
             made,
@@ -58,7 +74,7 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
                 check_image_object,
                 symbols={start: 0, end: len(data)},
                 sha256=hashlib.sha256(data).hexdigest(),
-                machine=words.machine,
+                host=words,
                 alignment=ALIGNMENT,
             ),
             tool=objcopy,
