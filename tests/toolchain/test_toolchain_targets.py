@@ -11,7 +11,8 @@ import pytest
 from kiln.errors import ManifestError, Position
 from kiln.toolchain.nvcc import find_nvcc
 from kiln.toolchain.targets import TARGETS, find
-from project import MANIFEST, Project
+from kiln.toolchain.targets_page import targets_page
+from project import MANIFEST, REPOSITORY, Project
 
 HERE = Position(file="kernels.yaml", line=3, column=11)
 
@@ -47,19 +48,49 @@ def test_nvcc_knows_every_target_of_nvidia() -> None:
     """By its number; tests of kernels in CUDA C++ build for each kind of letter behind it."""
     listing = [find_nvcc().nvcc, "--list-gpu-arch"], [find_nvcc().nvcc, "--list-gpu-code"]
     known = [word for command in listing for word in subprocess.check_output(command, text=True).split()]
-    ours = {name.rstrip("af") for name, target in TARGETS.items() if target.vendor == "nvidia"}
-    # The limits of 8.8 stand in no table yet.
-    assert ours == set(known) - {"sm_88", "compute_88"}
+    assert {name.rstrip("af") for name, target in TARGETS.items() if target.vendor == "nvidia"} == set(known)
+
+
+AMD = [target.name for target in TARGETS.values() if target.vendor == "amd"]
+
+
+@pytest.mark.parametrize("name", AMD)
+def test_amds_own_compiler_enforces_the_same_local_memory(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of one work-group: it takes the limit, and names it for a byte more."""
+    from triton.backends.amd import compiler
+
+    def say(size: int) -> str:
+        ir = (
+            'target triple = "amdgcn-amd-amdhsa"\n'
+            f"@local = internal addrspace(3) global [{size} x i8] poison\n"
+            "define amdgpu_kernel void @kernel(i32 %i) {\n"
+            "  %at = getelementptr i8, ptr addrspace(3) @local, i32 %i\n"
+            "  store volatile i8 1, ptr addrspace(3) %at\n"
+            "  ret void\n}\n"
+        )
+        switches = dict.fromkeys(("disable_optimization", "canonicalize_gep", "dump_ir", "enable_timing"), False)
+        triple = compiler.get_amd_codegen_target_triple(name)
+        compiler.compile_amdgpu(ir, triple, name, "", flags=[], disabled_passes="", enable_fp_fusion=False, **switches)
+        return capfd.readouterr().err
+
+    limit = TARGETS[name].max_shared
+    assert say(limit) == ""
+    assert f"local memory ({limit + 1}) exceeds limit ({limit})" in say(limit + 1)
+
+
+def test_the_page_in_the_repository_is_fresh() -> None:
+    """`kiln targets-docs > docs/targets.md` makes it anew."""
+    assert (REPOSITORY / "docs/targets.md").read_text("utf-8") == targets_page()
 
 
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        ("sm_8", ["unknown target", "did you mean", "sm_80"]),
+        ("sm_8", ["unknown target", "kiln targets-docs", "did you mean", "sm_8"]),
         ("SM_80", ["unknown target", "sm_80"]),
-        ("gfx1030", ["Triton 3.9 refuses it"]),
-        ("sm_101", ["Triton 3.9 aborts on it"]),
-        ("native", ["unknown target"]),
+        ("gfx1030", ["Triton refuses it", "remedy: remove it"]),
+        ("sm_101", ["its number is 110 now", "write sm_110a"]),
+        ("compute_101", ["write compute_110"]),
     ],
 )
 def test_other_targets_are_refused(name: str, texts: list[str]) -> None:

@@ -33,7 +33,7 @@ def _refusal(manifest: Manifest, kernel: Kernel, target: Target) -> ManifestErro
     elif exact is not None and exact.triton:
         language, why = "in Triton", "from sm_90 on Triton compiles for one architecture exactly"
     else:
-        language, why = "in Triton", "Triton 3.9 does not know it"
+        language, why = "in Triton", "Triton does not compile for it"
     if kernel.cuda is None and exact is not None and exact.triton and target.kind == "cubin":
         remedy = f"write {exact.name} for it; for other GPUs of that generation add a PTX target, such as compute_80"
     elif fit:
