@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kiln.engine.state import State
 from kiln.library import Library
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image
+from optional_tools import llvm
 from project import REPOSITORY, Project
 
 MANIFEST = load(REPOSITORY / "kernels.yaml")
@@ -85,6 +87,39 @@ def test_facts_of_every_cubin_equal_what_cuobjdump_shows(library: Project) -> No
         if "triton" in tools or demand in listing:
             value = rf"{demand}\s+Format:\s+EIFMT_SVAL\s+Value:\s+{facts['threads']:#x} 0x1 0x1"
             assert re.search(value, listing)
+
+
+def test_facts_of_every_hsaco_equal_what_llvm_shows(library: Project) -> None:
+    """LLVM's own reader, of the metadata note: argument layout, kernarg size, LDS, wave size, largest work-group."""
+    tool = llvm("readelf")
+    images = [path for path in image_files(library).values() if path.suffix == ".hsaco"]
+    assert len(images) == sum(image.target.startswith("gfx") for image in MANIFEST.images)
+    for path in images:
+        listing = subprocess.run([tool, "--notes", path], capture_output=True, text=True, check=True).stdout
+        (note,) = re.findall(r"^ +---\n(.*?)^\.\.\.$", listing, re.MULTILINE | re.DOTALL)
+        metadata = yaml.safe_load(note)
+        (kernel,) = metadata["amdhsa.kernels"]
+        facts: dict[str, Any] = facts_of(path)
+        arguments = [argument for argument in kernel[".args"] if not argument[".value_kind"].startswith("hidden_")]
+        assert [(item["offset"], item["size"]) for item in facts["parameters"]] == [
+            (argument[".offset"], argument[".size"]) for argument in arguments
+        ], path
+        pointers = [argument[".value_kind"] == "global_buffer" for argument in arguments]
+        assert pointers[-2:] == [True, True] == [item["role"] != "user" for item in facts["parameters"]][-2:]
+        shown = {
+            "entry": kernel[".name"],
+            "parameter_bytes": kernel[".kernarg_segment_size"],
+            "shared_static": kernel[".group_segment_fixed_size"],
+            "warp_size": kernel[".wavefront_size"],
+            "threads": kernel[".max_flat_workgroup_size"],
+            "registers": kernel[".vgpr_count"],
+            "scalar_registers": kernel[".sgpr_count"],
+            "spills": 4 * kernel[".vgpr_spill_count"],
+            "stack": kernel[".private_segment_fixed_size"],
+        }
+        assert {name: facts[name] for name in shown} == shown, path
+        assert metadata["amdhsa.target"].endswith(f"-{facts['arch']}")
+        assert facts["warps"] * facts["warp_size"] == facts["threads"]
 
 
 def test_what_the_default_library_is_there_to_show(library: Project) -> None:

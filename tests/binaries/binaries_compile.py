@@ -29,12 +29,8 @@ from kiln.toolchain.targets import TARGETS
 from softmax_images import make_kernel, make_variant, softmax_request
 
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sm_80": ("sm_80", {}),
-    "sm_90a": ("sm_90a", {}),
-    "sm_120a": ("sm_120a", {}),
+    **{target.name: (target.name, {}) for target in TARGETS.values() if target.triton and target.kind != "ptx"},
     "compute_80": ("compute_80", {}),
-    "gfx942": ("gfx942", {}),
-    "gfx1100": ("gfx1100", {}),
     "cluster": ("sm_90a", {"num_ctas": 2}),
     "threads": ("sm_80", {"num_warps": 64}),
     "threads_amd": ("gfx942", {"num_warps": 32}),

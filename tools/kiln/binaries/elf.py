@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,13 +21,18 @@ SHF_WRITE = 0x1
 SHF_ALLOC = 0x2
 SHF_EXECINSTR = 0x4
 SHT_NULL = 0
+SHT_NOTE = 7
 SHT_NOBITS = 8
 STB_LOCAL = 0
 STB_GLOBAL = 1
 SHN_UNDEF = 0
 SHN_LORESERVE = 0xFF00
 """from here on a section index means something else, such as absolute or common"""
+_MOST_SECTIONS = 4096
+"""Images have some 20 sections, and host objects of a whole library some hundred."""
 
+_SECTION = struct.Struct("<IIQQQQ")
+"""the start of a section's header: name, type, flags, address, offset, size"""
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
 
@@ -142,6 +147,7 @@ def open_elf(data: bytes) -> Elf:
             actual=f"{len(data)} bytes",
             remedy=DAMAGED,
         )
+    _check_sections(data, header)
     os_abi, abi_version = data[7], data[8]
     file_type, machine = struct.unpack_from("<HH", data, 16)
     flags = struct.unpack_from("<I", data, 48)[0]
@@ -156,6 +162,33 @@ def open_elf(data: bytes) -> Elf:
         flags=flags,
         sections=tuple(sections),
     )
+
+
+def _check_sections(data: bytes, header: Mapping[str, int]) -> None:
+    """Before any is read: neither so many, nor so large or so named, that reading them takes more than the file's size.
+
+    Sections may overlap: ptxas for sm_100 and later lets some of debug information share their bytes.
+    """
+    count, start = header["e_shnum"], header["e_shoff"]
+    if count > _MOST_SECTIONS:
+        raise ImageError(
+            "this ELF file has more sections than any image",
+            expected=f"at most {_MOST_SECTIONS}",
+            actual=str(count),
+            remedy=DAMAGED,
+        )
+    heads = [_SECTION.unpack_from(data, start + 64 * index) for index in range(count)]
+    held = sum(size for _, kind, _, _, _, size in heads if kind not in (SHT_NULL, SHT_NOBITS))
+    if held > 4 * len(data):
+        raise ImageError(
+            "the sections of this ELF file reach past its end, or hold the same bytes many times",
+            expected=f"at most {4 * len(data)} bytes in all, four times the file's size",
+            actual=f"{held} bytes",
+            remedy=DAMAGED,
+        )
+    _, _, _, _, offset, size = heads[header["e_shstrndx"]]
+    if data[offset : offset + size][-1:] != b"\0" or any(name >= size for name, *_ in heads):
+        raise ImageError("a section's name lies outside of the table of names", remedy=DAMAGED)
 
 
 def _section(data: bytes, parsed: ELFFile, index: int, at: int) -> Section:

@@ -33,13 +33,18 @@ MACHINES: dict[int, str] = {
     0x36: "gfx1030",
     0x3F: "gfx90a",
     0x41: "gfx1100",
+    0x43: "gfx1150",
     0x44: "gfx1103",
     0x46: "gfx1101",
     0x47: "gfx1102",
     0x48: "gfx1200",
+    0x49: "gfx1250",
+    0x4A: "gfx1151",
     0x4C: "gfx942",
     0x4E: "gfx1201",
     0x4F: "gfx950",
+    0x55: "gfx1152",
+    0x58: "gfx1153",
 }
 """EF_AMDGPU_MACH (bits 0-7 of e_flags) -> processor: what Kiln builds for, and its near relatives for messages"""
 
@@ -49,6 +54,8 @@ _FEATURES: dict[str, tuple[int, dict[int, str]]] = {
 }
 """feature -> mask in e_flags, and what its values (unsupported, any, off, on) are in a target ID"""
 
+_MOST_ITEMS = 8192
+"""in a list or map of the metadata: a kernel's arguments are at most 4 KiB. What a damaged one claims costs memory."""
 _DESCRIPTOR_SIZE = 64
 _WAVEFRONT_SIZE32 = 1 << 10
 
@@ -99,19 +106,19 @@ def _read(elf: Elf) -> Reading:
     _agree("group segment (LDS)", group_segment, descriptor.group_segment)
     _agree("private segment (stack)", private_segment, descriptor.private_segment)
     _agree("wavefront size", wavefront, 32 if descriptor.wave32 else 64)
-    required = kernel.get(".reqd_workgroup_size")
     return Reading(
         arch=arch,
         entry=entry,
         parameters=_parameters(kernel, kernarg),
         parameter_bytes=kernarg,
-        threads=prod(int(side) for side in required) if required else _size(kernel, ".max_flat_workgroup_size"),
+        threads=_threads(kernel),
         max_threads=_size(kernel, ".max_flat_workgroup_size"),
         warp_size=wavefront,
         shared_static=group_segment,
         registers=_size(kernel, ".vgpr_count"),
         scalar_registers=_size(kernel, ".sgpr_count"),
-        spills=_size(kernel, ".vgpr_spill_count", default=0) + _size(kernel, ".sgpr_spill_count", default=0),
+        # Counted in registers of 32 bits. Those of SGPRs take no memory: they go to lanes of VGPRs.
+        spills=4 * _size(kernel, ".vgpr_spill_count", default=0),
         stack=private_segment,
     )
 
@@ -131,7 +138,7 @@ def _metadata(elf: Elf) -> Mapping[str, Any]:
             actual=f"{len(found)}",
             remedy=DAMAGED,
         )
-    metadata = msgpack.unpackb(found[0])
+    metadata = msgpack.unpackb(found[0], max_array_len=_MOST_ITEMS, max_map_len=_MOST_ITEMS)
     if not isinstance(metadata, dict):
         raise ImageError("the metadata note is no map", remedy=DAMAGED)
     version = _field(metadata, "amdhsa.version", list)
@@ -223,6 +230,14 @@ def _decode(elf: Elf, symbol: Symbol) -> _Descriptor:
         code=symbol.value + code,
         wave32=bool(properties & _WAVEFRONT_SIZE32),
     )
+
+
+def _threads(kernel: Mapping[str, Any]) -> int:
+    """Threads of a block: of the three sides that the kernel demands, else the most that it takes."""
+    if ".reqd_workgroup_size" not in kernel:
+        return _size(kernel, ".max_flat_workgroup_size")
+    sides = dict(zip("xyz", _field(kernel, ".reqd_workgroup_size", list), strict=True))
+    return prod(_size(sides, side) for side in sides)
 
 
 def _parameters(kernel: Mapping[str, Any], kernarg: int) -> tuple[Span, ...]:

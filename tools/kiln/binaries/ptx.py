@@ -15,7 +15,7 @@ from kiln.binaries.reading import Reading, Span
 from kiln.errors import ImageError
 
 _CONTROL = re.compile(r"[^\t\n\v\f\r\x20-\x7e\x80-\U0010ffff]")
-_STRING_OR_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _IDENTIFIER = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(
     rf"(?P<linkage>\.(?:visible|weak|extern)\s+)?\.entry\s+(?P<name>{_IDENTIFIER})\s*"
@@ -27,8 +27,8 @@ _PARAMETER = re.compile(
     rf"{_IDENTIFIER}\s*(?:\[\s*(?P<count>\d+)\s*\])?"
 )
 _SHARED = re.compile(
-    r"(?:(?<=[;{}])|^)[ \t]*(?P<linkage>(?:\.(?:extern|visible|weak|common)\s+)*)\.shared\b(?P<rest>[^;{]*);",
-    re.MULTILINE,
+    r"^[ \t]*(?P<linkage>(?:\.(?:extern|visible|weak|common)\s+){0,2})\.shared\b(?P<rest>.*)\Z",
+    re.MULTILINE | re.DOTALL,
 )
 _VARIABLES = re.compile(
     r"\s+(?:\.align\s+(?P<align>\d+)\s+)?(?:\.v(?P<vector>[248])\s+)?\.(?P<type>\w+)\s+(?P<names>[^{]+)"
@@ -44,6 +44,8 @@ _BYTES = {
 """fundamental type -> bytes, which is its natural alignment too"""
 
 _MAX_ALIGN = 16
+_LARGEST = 1 << 32
+"""Above any number of bytes or threads that a PTX can mean."""
 
 
 def read_ptx(data: bytes) -> Reading:
@@ -113,7 +115,7 @@ def _check_whole(text: str) -> None:
 
 def _directive(text: str, name: str, value: str) -> str:
     """The value of a directive that stands once, on a line of its own."""
-    found: list[str] = re.findall(rf"^\s*\.{name}\s+({value})\s*$", text, re.MULTILINE)
+    found: list[str] = re.findall(rf"^[ \t]*\.{name}[ \t]+({value})[ \t\r]*$", text, re.MULTILINE)
     if len(found) != 1:
         raise ImageError(
             f"the PTX says .{name} other than once",
@@ -125,12 +127,13 @@ def _directive(text: str, name: str, value: str) -> str:
 
 
 def _entry(text: str) -> re.Match[str]:
-    found = list(_ENTRY.finditer(text))
-    if len(found) != 1 or len(re.findall(r"\.entry\b", text)) != 1:
+    words = len(re.findall(r"\.entry\b", text))
+    found = list(_ENTRY.finditer(text)) if words == 1 else []
+    if len(found) != 1:
         raise ImageError(
             "an image holds exactly one kernel",
             expected="1 .entry",
-            actual=" ".join([str(len(found)), ".entry", *(entry["name"] for entry in found)]),
+            actual=f"{words} .entry" + "".join(f" {name}" for name in re.findall(r"\.entry\s+([\w$%]+)", text)[:8]),
             remedy="compile each kernel into an image of its own",
         )
     if (found[0]["linkage"] or "").strip() != ".visible":
@@ -158,7 +161,7 @@ def _parameters(text: str) -> tuple[Span, ...]:
                 f"parameter {len(spans)} of the PTX is not understood", actual=" ".join(item.split()), remedy=DAMAGED
             )
         size = _BYTES[parameter["type"]]
-        align = int(parameter["align"] or size)
+        align = _number(parameter["align"] or str(size))
         if align > _MAX_ALIGN:
             raise ImageError(
                 f"where parameter {len(spans)} of the PTX lies depends on the GPU",
@@ -167,7 +170,7 @@ def _parameters(text: str) -> tuple[Span, ...]:
                 remedy="build cubins for this kernel, and leave PTX targets out",
             )
         offset = _align_up(spans[-1].end if spans else 0, align)
-        spans.append(Span(offset=offset, size=size * int(parameter["count"] or 1)))
+        spans.append(Span(offset=offset, size=size * _number(parameter["count"] or "1")))
     return tuple(spans)
 
 
@@ -176,7 +179,7 @@ def _dimensions(directives: str, name: str) -> tuple[int, int, int] | None:
     found = re.search(rf"\.{name}\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", directives)
     if found is None:
         return None
-    x, y, z = (int(side or 1) for side in found.groups())
+    x, y, z = (_number(side or "1") for side in found.groups())
     return x, y, z
 
 
@@ -186,7 +189,10 @@ def _static_shared(text: str) -> int:
     ptxas leaves out variables that nothing uses, so a cubin made of this may need less.
     """
     total = 0
-    for declaration in _SHARED.finditer(text):
+    # Statement by statement: a search through the whole text would begin at every line, and hardly end on some texts.
+    pieces = re.split(r"([;{}])", text)
+    statements = (piece for piece, end in zip(pieces[::2], pieces[1::2], strict=False) if end == ";")
+    for declaration in filter(None, map(_SHARED.search, statements)):
         if ".extern" in declaration["linkage"]:
             continue
         variables = _VARIABLES.fullmatch(declaration["rest"])
@@ -197,10 +203,20 @@ def _static_shared(text: str) -> int:
                 remedy=DAMAGED,
             )
         element = _BYTES[variables["type"]] * int(variables["vector"] or 1)
+        align = _number(variables["align"] or str(element))
         for name in variables["names"].split(","):
             counts = re.findall(r"\[\s*(\d+)\s*\]", name)
-            total = _align_up(total, int(variables["align"] or element)) + element * prod(map(int, counts))
+            total = _align_up(total, align) + element * prod(map(_number, counts))
+            if total > _LARGEST:
+                raise ImageError("the shared variables of the PTX are larger than any memory", remedy=DAMAGED)
     return total
+
+
+def _number(digits: str) -> int:
+    value = int(digits) if len(digits) < 20 else _LARGEST + 1
+    if value > _LARGEST:
+        raise ImageError("a number in the PTX is larger than any size", actual=f"{digits[:20]}...", remedy=DAMAGED)
+    return value
 
 
 def _align_up(value: int, alignment: int) -> int:

@@ -39,6 +39,7 @@ class Reading:
     registers: int | None = None
     scalar_registers: int | None = None
     spills: int | None = None
+    """a thread"""
     stack: int | None = None
     ptx_isa: str | None = None
     tools: Mapping[str, str] = field(default_factory=dict)
