@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kiln.toolchain.nvcc import find_nvcc
 from project import Project
 
 MANIFEST = """\
@@ -60,3 +61,17 @@ def facts(project: Project, image_id: str = IMAGE) -> dict[str, Any]:
     variant, _, target = image_id.partition("@")
     found: dict[str, Any] = json.loads(project.read(f"build/images/{target}/{variant}.facts.json"))
     return found
+
+
+def fake(folder: Path, script: str) -> str:
+    """A toolkit that is the real one but for nvcc, which runs the script; REAL in it is the real nvcc."""
+    nvcc = find_nvcc()
+    (folder / "bin").mkdir(parents=True)
+    for path in nvcc.nvcc.parent.iterdir():
+        (folder / "bin" / path.name).symlink_to(path)
+    for name in ("nvvm", "include"):
+        (folder / name).symlink_to(nvcc.toolkit / name)
+    (folder / "bin/nvcc").unlink()
+    (folder / "bin/nvcc").write_text(f"#!/bin/bash\nREAL={nvcc.nvcc}\nfor last; do :; done\n{script}\n")
+    (folder / "bin/nvcc").chmod(0o755)
+    return str(folder)

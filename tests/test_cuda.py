@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_project import IMAGE, KERNEL, MANIFEST, create, facts, image
+from cuda_project import IMAGE, KERNEL, MANIFEST, create, facts, fake, image
 from kiln.binaries.cubin import read_cubin
 from kiln.binaries.elf import open_elf
 from kiln.toolchain.nvcc import find_nvcc
@@ -346,8 +346,8 @@ def test_the_environment_of_the_caller_changes_nothing(cuda: Project) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "words"),
     [
-        ("kernels/scale.cu", "i < n", "i < m", [r"kernels/scale\.cu:6:1: identifier \"m\" is undefined", r"\^"]),
-        ("kernels/factor.cuh", "2", "2 +", [r"kernels/scale\.cu:7:1: expected an expression"]),
+        ("kernels/scale.cu", "i < n", "i < m", [r"kernels/scale\.cu:6:13: identifier \"m\" is undefined", r"\^"]),
+        ("kernels/factor.cuh", "2", "2 +", [r"kernels/scale\.cu:7:34: expected an expression"]),
         ("kernels/scale.cu", "factor.cuh", "fact.cuh", [r"kernels/scale\.cu:1:1: fact\.cuh: No such file"]),
         (
             "kernels/scale.cu",
@@ -362,7 +362,6 @@ def test_the_environment_of_the_caller_changes_nothing(cuda: Project) -> None:
         ("kernels.yaml", "[fp32]", "[fp16]", ["does not define __half", "#include <cuda_fp16.h>"]),
         ("kernels.yaml", "[fp32]", "[fp8e4b8]", ["fp8e4b8, for which CUDA C\\+\\+ has no type"]),
         ("kernels.yaml", "scale<{T}", "scal<{T}", ["there is no kernel scal", r"none in kernels/scale\.cu"]),
-        ("kernels.yaml", "grid:", "shared: 0 - block\n    grid:", ["is negative for scale_fp32_128"]),
         ("kernels.yaml", "grid:", "axes: {A: [1]}\n    grid:", ["the axis A of scale changes nothing"]),
         ("kernels.yaml", "grid:", "constants: {n: 1}\n    grid:", ["n is a constant of", "an argument of scale"]),
     ],
@@ -376,18 +375,9 @@ def test_what_is_wrong_is_told_at_its_place(cuda: Project, file: str, old: str, 
     assert list((cuda.folder / "build/.kiln/tmp").glob("*")) == []
 
 
-def fake(folder: Path, script: str) -> str:
-    """A toolkit that is the real one but for nvcc, which runs the script; REAL in it is the real nvcc."""
-    nvcc = find_nvcc()
-    (folder / "bin").mkdir(parents=True)
-    for path in nvcc.nvcc.parent.iterdir():
-        (folder / "bin" / path.name).symlink_to(path)
-    for name in ("nvvm", "include"):
-        (folder / name).symlink_to(nvcc.toolkit / name)
-    (folder / "bin/nvcc").unlink()
-    (folder / "bin/nvcc").write_text(f"#!/bin/bash\nREAL={nvcc.nvcc}\nfor last; do :; done\n{script}\n")
-    (folder / "bin/nvcc").chmod(0o755)
-    return str(folder)
+def test_shared_memory_below_nothing_stops_everything(cuda: Project) -> None:
+    cuda.edit("kernels.yaml", "grid:", "shared: 0 - block\n    grid:")
+    cuda.doit("compile").expect(r"kernels\.yaml:14:13: `kernels\.scale\.shared` is negative for scale_fp32_128", code=3)
 
 
 @pytest.mark.parametrize(

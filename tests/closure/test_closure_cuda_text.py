@@ -20,6 +20,10 @@ from kiln.closure.cuda_text import includes, kernels_called, without_comments
         ('"\\"" // b', '"\\""'),
         ("1'000 + 2'000 // b", "1'000 + 2'000"),
         ("#error don't // b", "#error don't"),
+        ("1'0; /* it's */ b", "1'0;            b"),
+        ('R"(a  \n b)" // c', 'R"(a  \n b)"'),
+        ("#define A /* b\n c */ 1 /* d\n e */ 2\nf", "#define A    \\\n      1    \\\n      2\nf"),
+        ("#define A 1 // b \\\n c\nd", "#define A 1      \\\n\nd"),
     ],
 )
 def test_comments_are_blanked_in_place(text: str, code: str) -> None:
@@ -37,6 +41,9 @@ def test_includes() -> None:
 const char *text = "#include <no3.h>";
 #if __has_include("d.h") && __has_include( <e.h> )
 #include MACRO
+#include ELSEWHERE
+#define MACRO "m.h"
+#define DATA "n.h"
 #include \\
  "f.h"
 #endif
@@ -47,7 +54,8 @@ const char *text = "#include <no3.h>";
         ("b/c.h", False, 2),
         ("d.h", True, 8),
         ("e.h", False, 8),
-        ("f.h", True, 10),
+        ("m.h", True, 11),
+        ("f.h", True, 13),
     ]
 
 
@@ -87,3 +95,18 @@ __global__ void k(int yes) {}
         (4, False, (None,)),
         (7, True, ("yes",)),
     ]
+
+
+def test_template_and_namespace_of_a_kernel() -> None:
+    text = """\
+namespace before { int a; }
+namespace a::b { namespace { namespace c {
+template <typename T,
+          int N = f<3>()>
+__global__ void k(T *x) {}
+}}}
+"""
+    (kernel,) = kernels_called(text, "k")
+    assert (kernel.template, kernel.scope) == ("template <typename T, int N = f<3>()>", "a::b::c::")
+    (kernel,) = kernels_called("template <class T> struct S {};\n__global__ void k() {}", "k")
+    assert (kernel.template, kernel.scope) == ("", "")

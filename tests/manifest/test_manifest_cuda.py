@@ -54,7 +54,7 @@ def test_everything_of_cuda(tmp_path: Path) -> None:
             "shared": "BLOCK_SIZE * 4 + 16",
             "defines": "{UNROLL: 4, T: {dtype: '{dtype}'}, EMPTY: null, HALF: {expression: block // 2}, NAME: a b}",
             "flags": "[--use_fast_math, --std=c++17]",
-            "options": "{maxnreg: 64, launch_pdl: true}",
+            "options": "{maxnreg: 64, ptx_version: 83, launch_pdl: true}",
         },
     )
     assert kernel.cuda is not None

@@ -61,17 +61,15 @@ class CudaImages:
 
     def found(self, image: Image, found: Found) -> dict[str, str]:
         """The digests, as this build sees the files, of what a run of nvcc read besides; see compilers.nvcc_found."""
-        source = image.variant.kernel.source
-        files = self._files.reached(source)
+        path, source = image.variant.kernel.source, self.source(image)
         digests: dict[str, str] = {}
         for name, names in found.items():
             if name == HEADERS:
                 digests[name] = self._headers(tuple(names))
             elif name == LOOKUPS:
-                digests[name] = self._files.lookups(source, names)
+                digests[name] = self._files.lookups(path, names)
             elif name.startswith(INCLUDE):
-                file = files.get(name.removeprefix(INCLUDE))
-                digests[name] = file.digest if file is not None else MISSING
+                digests[name] = source.digests.get(name.removeprefix(INCLUDE), MISSING)
         return digests
 
     @cached_property

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from kiln.closure.cuda_layout import CompiledText, compiled_texts
+from kiln.closure.cuda_neighbours import without_other_kernels
 from kiln.closure.cuda_text import Include, KernelText, includes, kernels_called, without_comments
 from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.roots import Roots
@@ -27,16 +29,7 @@ class CudaFile:
     name: str
     """the same on every machine: kernels/reduce.cu, ../third_party/flash/tile.cuh"""
     text: str
-    """without its comments, so that an edit of one makes no other image; lines and columns are the file's"""
-
-    @cached_property
-    def data(self) -> bytes:
-        """What the compiler gets."""
-        return self.text.encode("utf-8", "surrogateescape")
-
-    @cached_property
-    def digest(self) -> str:
-        return digest_bytes(self.data)
+    """without its comments; lines and columns are the file's"""
 
     @cached_property
     def includes(self) -> tuple[Include, ...]:
@@ -52,12 +45,21 @@ class CudaSource:
     position: Position
     """of the function"""
     parameters: tuple[FunctionParameter, ...]
+    template: str
+    """template <typename T, int N>; empty for none"""
+    scope: str
+    """the namespaces that the function stands in: ns::inner::"""
     name: str
     """of the kernel's own file"""
-    files: Mapping[str, bytes]
-    """name -> content, its own first"""
+    files: Mapping[str, CompiledText]
+    """by name, its own first"""
     roots: tuple[str, ...]
     """the folders, relative to the project's, that includes are looked up in, in order"""
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """What is compiled of each file, by name."""
+        return {name: digest_bytes(file.data) for name, file in self.files.items()}
 
 
 class CudaFiles:
@@ -83,12 +85,15 @@ class CudaFiles:
         files = self.reached(path)
         name = function.partition("<")[0].strip().rpartition("::")[2]
         file, kernel = _find(files.values(), name, where)
+        texts = without_other_kernels((each.text for each in files.values()), function)
         return CudaSource(
             function=name,
             position=Position(file=file.name, line=kernel.line),
             parameters=tuple(_parameters(file, kernel)),
+            template=kernel.template,
+            scope=kernel.scope,
             name=next(iter(files)),
-            files={each.name: each.data for each in files.values()},
+            files=dict(zip(files, compiled_texts(texts), strict=True)),
             roots=self._roots,
         )
 
@@ -158,7 +163,7 @@ class CudaFiles:
 
     def _open(self, path: Path) -> CudaFile:
         if path not in self._files:
-            text = without_comments(path.read_bytes().decode("utf-8", "surrogateescape"))
+            text = without_comments(path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff"))
             self._files[path] = CudaFile(path=path, name=self._folders.name(path), text=text)
         return self._files[path]
 

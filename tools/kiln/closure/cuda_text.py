@@ -11,11 +11,17 @@ from dataclasses import dataclass
 
 _TOKEN = re.compile(
     r'//(?:[^\n\\]|\\\n|\\.)*|/\*.*?(?:\*/|\Z)|R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
-    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\b\d(?:'\w|[\w.])*",
     re.DOTALL,
 )
+"""comments, literals and, for the marks between their digits, numbers"""
+_LINE_END = re.compile(rf"(?P<literal>{_TOKEN.pattern})|[ \t\r]+$", re.DOTALL | re.MULTILINE)
+_DIRECTIVE = re.compile(r"\s*(?:/\*.*?\*/\s*)*#", re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t\ufeff]*#[ \t]*(?:include|include_next|import)[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', re.M)
+_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]+([A-Za-z_]\w*)[ \t]*$", re.M)
+_PATH_MACRO = re.compile(r'^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+(?:<([^>\n]+)>|"([^"\n]+)")[ \t]*$', re.M)
 _HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\s*\(\s*(?:<([^>\n]+)>|"([^"\n]+)")\s*\)')
+_NAMESPACE = re.compile(r"(?<!inline )\bnamespace\s+([\w:]*)\s*\{")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$", re.ASCII)
 _QUALIFIERS = {"const", "volatile", "struct", "class", "enum", "typename", "unsigned", "signed", "long", "short"}
 _TYPES = {"int", "char", "float", "double", "bool", "void", "auto", "__restrict__", "__restrict", "restrict"}
@@ -40,6 +46,10 @@ class KernelText:
     is_definition: bool
     parameters: tuple[str, ...]
     """the text of each"""
+    template: str
+    """template <typename T, int N>; empty for none"""
+    scope: str
+    """the namespaces that it is seen to stand in: ns::inner::"""
 
     @property
     def names(self) -> tuple[str | None, ...]:
@@ -48,22 +58,47 @@ class KernelText:
 
 
 def without_comments(text: str) -> str:
-    """The text with its comments blanked, less the blanks at the ends of lines; the rest stands at its place."""
+    """The text with its comments blanked, less the blanks at the ends of lines; the rest stands at its place.
+
+    Lines that a comment joins into one directive stay one, by a backslash at the end of each.
+    """
+    joined: set[int] = set()
 
     def blank(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
+        if not found[0].startswith("/"):
+            return found[0]
+        if "\n" in found[0] and _in_directive(text, found.start(), joined):
+            joined.update(found.start() + mark.start() for mark in re.finditer("\n", found[0]))
+            return re.sub(r"[^\n]?\n", "\\\\\n", re.sub(r"[^\n]", " ", found[0]))
+        return re.sub(r"[^\n]", " ", found[0])
 
-    return re.sub(r"[ \t\r]+$", "", _TOKEN.sub(blank, text), flags=re.MULTILINE)
+    return _LINE_END.sub(lambda found: found["literal"] or "", _TOKEN.sub(blank, text))
+
+
+def _in_directive(text: str, at: int, joined: set[int]) -> bool:
+    """Whether a place of the text belongs to a directive; `joined` are newlines in comments of one."""
+    start = at
+    while True:
+        start = text.rfind("\n", 0, start)
+        if start < 0 or not (start in joined or text[max(0, start - 80) : start].rstrip(" \t\r").endswith("\\")):
+            return _DIRECTIVE.match(text, start + 1, at) is not None
+
+
+def without_literals(text: str) -> str:
+    """A text without comments with its strings and characters blanked; the rest stands at its place."""
+    return _TOKEN.sub(lambda found: found[0] if found[0][0].isdigit() else re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def includes(text: str) -> tuple[Include, ...]:
-    """What the text may include, in order. One that is named by a macro is left out."""
+    """What the text may include, in order, also by a macro that it defines itself; any other macro is left out."""
     lines = without_comments(text)
     code = lines.replace("\\\n", "  ")
-    found = [*_INCLUDE.finditer(code), *_HAS_INCLUDE.finditer(code)]
+    found = [(match.start(), match[1], match[2]) for form in (_INCLUDE, _HAS_INCLUDE) for match in form.finditer(code)]
+    macros = set(_BY_MACRO.findall(code))
+    found += [(match.start(), match[2], match[3]) for match in _PATH_MACRO.finditer(code) if match[1] in macros]
     return tuple(
-        Include(path=match[1] or match[2], is_quoted=match[1] is None, line=_line(lines, match.start()))
-        for match in sorted(found, key=lambda match: match.start())
+        Include(path=path or quoted, is_quoted=path is None, line=_line(lines, start))
+        for start, path, quoted in sorted(found, key=lambda each: each[0])
     )
 
 
@@ -76,7 +111,7 @@ def kernels_called(text: str, name: str) -> Iterator[KernelText]:
         head = called.search(code, mark.end(), end.end() if end else len(code))
         if head is None:
             continue
-        close = _closing(code, head.end())
+        close = closing(code, head.end(), "(", ")")
         if close is None:
             continue
         inside = code[head.end() : close]
@@ -85,19 +120,38 @@ def kernels_called(text: str, name: str) -> Iterator[KernelText]:
             line=_line(code, head.start()),
             is_definition=code[close + 1 :].lstrip()[:1] == "{",
             parameters=tuple(items),
+            template=_template(code[: mark.start()]),
+            scope=_scope(code, mark.start()),
         )
+
+
+def _template(before: str) -> str:
+    """The parameters of the template that a declaration stands behind; the last ones, for a member of one."""
+    start = max(before.rfind(mark) for mark in (";", "{", "}")) + 1
+    found = re.search(r"\btemplate\s*<.*>", before[start:], re.DOTALL)
+    return " ".join(found[0].split()) if found else ""
+
+
+def _scope(code: str, at: int) -> str:
+    names = []
+    for found in _NAMESPACE.finditer(without_literals(code[:at])):
+        end = closing(code, found.end(), "{", "}")
+        if found[1] and (end is None or end > at):
+            names.append(f"{found[1]}::")
+    return "".join(names)
 
 
 def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _closing(code: str, start: int) -> int | None:
+def closing(code: str, start: int, opening: str, end: str) -> int | None:
+    """Where the bracket closes that opened in front of `start`; None where it does not."""
     depth = 1
-    for at in range(start, len(code)):
-        depth += {"(": 1, ")": -1}.get(code[at], 0)
+    for found in re.compile(f"[{re.escape(opening + end)}]").finditer(code, start):
+        depth += 1 if found[0] == opening else -1
         if depth == 0:
-            return at
+            return found.start()
     return None
 
 

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kiln.closure.cuda_source import CudaSource
-from kiln.compilers.request import check_options
-from kiln.digests import digest_bytes, digest_json
+from kiln.compilers.request import with_ptx_version
+from kiln.digests import digest_json
 from kiln.errors import ManifestError, Position
 from kiln.manifest.constants import DTypeConstant, Value, written
-from kiln.manifest.cuda import KEYS
 from kiln.manifest.expression import Expression
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image, Variant
 from kiln.manifest.pattern import fill
-from kiln.manifest.value_types import Either
 from kiln.toolchain.nvcc import Nvcc
 from kiln.toolchain.targets import Target
 
@@ -51,8 +49,8 @@ class CudaRequest:
     flags: tuple[str, ...]
     threads: int
     """of a block"""
-    shared: int
-    """bytes of dynamic shared memory"""
+    shared: int | None
+    """bytes of dynamic shared memory; None where kernels.yaml does not say, which means 0"""
     options: Mapping[str, int]
     declared: Position
     """of `function` in kernels.yaml, for messages"""
@@ -62,20 +60,8 @@ class CudaRequest:
 def cuda_request(image: Image, target: Target, source: CudaSource, interface: Interface, nvcc: Nvcc) -> CudaRequest:
     """The request for one image. Raises ManifestError for what the target or the language has no form for."""
     variant, cuda = image.variant, image.variant.kernel.cuda
-    assert cuda is not None
-    check_options(image, target)
+    assert cuda is not None and variant.threads is not None
     values = _integers(variant)
-    key = f"kernels.{variant.kernel.key}"
-    threads = KEYS["threads"].type
-    assert isinstance(threads, Either)
-    shared = 0 if cuda.shared is None else int(cuda.shared.evaluate(values))
-    if shared < 0:
-        raise ManifestError(
-            f"`{key}.shared` is negative for {variant.id}",
-            where=variant.kernel.positions["shared"],
-            expected="bytes of dynamic shared memory",
-            actual=str(shared),
-        )
     return CudaRequest(
         image_id=image.id,
         target=target,
@@ -84,9 +70,9 @@ def cuda_request(image: Image, target: Target, source: CudaSource, interface: In
         function=fill(variant.kernel.function, _words(variant)),
         defines={name: _macro(name, value, values, variant) for name, value in cuda.defines.items()},
         flags=cuda.flags,
-        threads=int(threads.resolve(cuda.threads, values, f"{key}.threads")),
-        shared=shared,
-        options=variant.options,
+        threads=variant.threads,
+        shared=variant.shared,
+        options=with_ptx_version(variant.options, target),
         declared=variant.kernel.positions.get("function", variant.kernel.position),
         nvcc=nvcc,
     )
@@ -96,14 +82,14 @@ def components(request: CudaRequest) -> dict[str, str]:
     """The request's own named parts for the action digest, without what only nvcc can tell that it reads."""
     source = request.source
     return {
-        f"source {source.name}": digest_bytes(source.files[source.name]),
+        f"source {source.name}": source.digests[source.name],
         "function": request.function,
         "arguments": digest_json([[item.name, item.type, item.promise] for item in request.interface.arguments]),
         **{f"define {name}": value for name, value in request.defines.items()},
         "flags": " ".join(request.flags),
         **{f"option {name}": repr(value) for name, value in request.options.items()},
         "threads": str(request.threads),
-        "shared": str(request.shared),
+        "shared": "none" if request.shared is None else str(request.shared),
         "roots": digest_json(list(source.roots)),
         "target": request.target.name,
     }

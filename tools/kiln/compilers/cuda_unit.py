@@ -12,6 +12,9 @@ from kiln.manifest.interface import Argument
 ENTRY = "kiln_entry"
 """the variable that holds the kernel's address"""
 
+KERNEL = "kiln_kernel"
+"""the kernel's type, on a line of its own: an error there is about `function`, one below about the signature"""
+
 _TRAITS = """\
 #include <type_traits>
 struct __half;
@@ -39,19 +42,24 @@ template <class T, int N> struct has_size { enum { value = sizeof(T) == N }; };
 def unit(request: CudaRequest) -> str:
     """The text of the file; line numbers of the kernel's own source are its own."""
     defines = [f"#define {name} {text}".rstrip() for name, text in request.defines.items()]
-    function = f"decltype(&{request.function})"
     arguments = request.interface.arguments
     checks = [
-        f"static_assert(kiln::parameters<{function}>::count == {len(arguments)}, "
-        f'"{request.source.function} takes another number of parameters than the signature has, {len(arguments)}");'
+        f"typedef decltype(&{request.function}) {KERNEL};",
+        f"static_assert(kiln::parameters<{KERNEL}>::count == {len(arguments)}, "
+        f'"{request.source.function} takes another number of parameters than the signature has, {len(arguments)}");',
     ]
-    checks += [_check(index, argument, function, request) for index, argument in enumerate(arguments)]
+    checks += [_check(index, argument, request) for index, argument in enumerate(arguments)]
     address = f'extern "C" {{ __device__ const void *{ENTRY} = (const void *)&{request.function}; }}'
     return "\n".join([*defines, f'#include "{request.source.name}"', _TRAITS, *checks, address, ""])
 
 
-def _check(index: int, argument: Argument, function: str, request: CudaRequest) -> str:
-    type_ = f"kiln::parameter<{index}, {function}>::type"
+def function_line(request: CudaRequest) -> int:
+    """The line of the file on which the compiler looks for the kernel."""
+    return next(at for at, line in enumerate(unit(request).split("\n"), 1) if line.endswith(f") {KERNEL};"))
+
+
+def _check(index: int, argument: Argument, request: CudaRequest) -> str:
+    type_ = f"kiln::parameter<{index}, {KERNEL}>::type"
     pointer = argument.type.startswith("*")
     condition = _points(f"kiln::target<{type_}>::type", argument.type[1:]) if pointer else _scalar(type_, argument.type)
     if pointer:

@@ -14,30 +14,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiln.compilers.cuda_messages import failure, out_of_memory, out_of_space, with_own_lines
 from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.cuda_unit import ENTRY, unit
 from kiln.compilers.nvcc_found import LOOKUPS, depfile, found_by
-from kiln.compilers.ptx_entry import cluster_of, is_whole, only_entry, symbol_of, without_path
+from kiln.compilers.ptx_entry import (
+    cluster_of,
+    is_whole,
+    most_threads,
+    only_entry,
+    symbol_of,
+    uses_dynamic_shared,
+    version_of,
+    with_version,
+    without_path,
+)
+from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompilerMetadata
-from kiln.errors import CompileError, Position
+from kiln.errors import CompileError
+from kiln.toolchain.ptx_isa import oldest_driver
 
 _UNIT = "unit.cu"
-_ERROR = re.compile(
-    r"^(?:(?P<file>[^\s():][^():\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?))?:? ?"
-    r"(?:catastrophic |fatal )?error(?: #\S+)?\s*: (?P<text>.*)"
-    r"|^(?P<tool>ptxas|nvcc|cicc|gcc|cc1plus)\b[^\n]*?\b(?:fatal|error)\b\s*:\s*(?P<said>.*)",
-    re.MULTILINE,
-)
-_UNDEFINED = re.compile(r'^(?:incomplete type|identifier) .*?"(__(?:half|nv_\w+))"')
-_TYPES = {
-    "__half": "cuda_fp16.h",
-    "__nv_bfloat16": "cuda_bf16.h",
-    "__nv_fp8_e4m3": "cuda_fp8.h",
-    "__nv_fp8_e5m2": "cuda_fp8.h",
-}
-"""the types that {T} stands for and that headers of the toolkit define"""
-_FULL = 1 << 20
-"""bytes: with fewer left, what a tool wrote may be cut short"""
+_FULL = 64 << 20
+"""bytes: with fewer left, what ends without a word has most likely found the disk full. nvcc removes what it wrote
+meanwhile, several MiB, so there is room again when it has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
     base = Path.cwd() / "project"
     folder = base.joinpath(*["inner"] * _depth(request))
     folder.mkdir(parents=True)
-    for name, data in request.source.files.items():
+    for name, file in request.source.files.items():
         path = Path(os.path.normpath(folder / name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        path.write_bytes(file.data)
     (base.parent / _UNIT).write_text(unit(request), "utf-8", errors="surrogateescape")
     compiler = _Compiler(request=request, log=log, folder=folder, top=base.parent)
     text = compiler.front()
@@ -67,14 +67,16 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
     if symbol is None or not is_whole(text):
         raise _incomplete(request, base.parent)
     text = only_entry(text, symbol, ENTRY, request.options.get("maxnreg"))
-    (base.parent / "image.ptx").write_text(text, "utf-8")
+    _check_launch(request, text)
     # A PTX is assembled as well: what ptxas refuses would be refused by every driver.
-    cubin = compiler.assemble()
-    data = text.encode() if request.target.kind == "ptx" else cubin
+    data, spills = compiler.assemble(text)
+    if request.target.kind == "ptx":
+        text = _in_declared_version(compiler, text, data)
+        data, spills = text.encode(), None
     found = found_by(request, folder, base.parent / _UNIT, compiler.read())
     if request.source.name not in found[LOOKUPS]:
         raise _incomplete(request, base.parent)
-    return CudaCompiled(compiled=Compiled(data=data, metadata=_metadata(request, symbol, text)), found=found)
+    return CudaCompiled(compiled=Compiled(data=data, metadata=_metadata(request, symbol, text, spills)), found=found)
 
 
 def _depth(request: CudaRequest) -> int:
@@ -113,16 +115,22 @@ class _Compiler:
         )
         return self._read("front.ptx").decode("utf-8", "replace")
 
-    def assemble(self) -> bytes:
+    def assemble(self, text: str) -> tuple[bytes, int | None]:
+        """The cubin of a PTX, and the bytes that a thread spills."""
+        (self.top / "image.ptx").write_text(text, "utf-8")
         number = self.request.target.name.partition("_")[2]
-        self._run("-cubin", f"-arch=sm_{number}", "../image.ptx", "-o", "../image.cubin", folder=self.top / "project")
-        return self._read("image.cubin")
+        said = self._run(
+            *("-cubin", f"-arch=sm_{number}", "-Xptxas", "-v", "../image.ptx", "-o", "../image.cubin"),
+            folder=self.top / "project",
+        )
+        return self._read("image.cubin"), spilled_bytes(said)
 
     def read(self) -> list[str]:
         """What the preprocessor opened, as it was spelled."""
         return depfile(self._read("depfile").decode("utf-8", "surrogateescape"))
 
-    def _run(self, *arguments: str, folder: Path | None = None) -> None:
+    def _run(self, *arguments: str, folder: Path | None = None) -> str:
+        """What the tools printed. Raises CompileError when they end with an error, MemoryError when for want of it."""
         start = self.log.stat().st_size
         command = [
             str(self.request.nvcc.nvcc),
@@ -140,10 +148,26 @@ class _Compiler:
             stdin=subprocess.DEVNULL,
             check=False,
         )
+        with self.log.open("r+b") as file:
+            file.seek(start)
+            printed = file.read(1 << 20).decode("utf-8", "replace")
+            # Who reads the log has the author's files in front of them, not those that were compiled.
+            file.seek(start)
+            file.truncate()
+            shown = without_report(with_own_lines(printed, self.request, _unit_name(self.request)))
+            file.write(shown.encode("utf-8", "replace"))
         if done.returncode != 0:
-            with self.log.open("rb") as file:
-                file.seek(start)
-                raise _failure(self.request, self.top, done.returncode, file.read(1 << 20).decode("utf-8", "replace"))
+            raise self._failure(done.returncode, printed)
+        return printed
+
+    def _failure(self, code: int, printed: str) -> Exception:
+        if out_of_memory(printed):
+            return MemoryError()
+        full = out_of_space(printed)
+        # On a full disk the error itself has no room in the log.
+        if full or (full is None and _is_full(self.top)):
+            return _no_space(self.request, self.top)
+        return failure(self.request, _unit_name(self.request), code, printed)
 
     def _read(self, name: str) -> bytes:
         path = self.top / name
@@ -152,13 +176,82 @@ class _Compiler:
         return path.read_bytes()
 
 
+def _check_launch(request: CudaRequest, text: str) -> None:
+    """Refuse what the kernel's own code says cannot be launched as it is declared. Raises CompileError."""
+    source, most = request.source, most_threads(text)
+    if most is not None and request.threads > most:
+        raise CompileError(
+            f"{source.function} takes fewer threads than `threads` says in {request.declared.file}",
+            where=source.position,
+            expected=f"at most {most} threads a block, by its __launch_bounds__",
+            actual=f"{request.threads} in {request.image_id}",
+            remedy=f"set `threads` to {most} or less, or raise the bound in the source",
+        )
+    if request.shared is None and uses_dynamic_shared(text):
+        raise CompileError(
+            f"{source.function} uses dynamic shared memory, and {request.declared.file} does not say how much",
+            where=source.position,
+            expected="`shared`, the bytes of a block, for a kernel with an `extern __shared__` array",
+            actual="a kernel without it, which is launched with none",
+            remedy="add `shared:` to the kernel, such as `shared: block * 4`",
+        )
+
+
+def _in_declared_version(compiler: _Compiler, text: str, cubin: bytes) -> str:
+    """The PTX marked with the ISA that it is declared to be in, which may be older than the one that nvcc writes.
+
+    The mark alone is changed. ptxas knows of each instruction which version brought it, and refuses an older mark; and
+    the mark may not change the code that it makes of the text. Raises CompileError.
+    """
+    request, asked, made = compiler.request, compiler.request.options.get("ptx_version"), version_of(text)
+    if asked is None or asked == made:
+        return text
+    expected = f"a PTX of {_isa(asked)}, by `ptx_version` or, where that is left out, by the target"
+    where = request.declared
+    if asked > made:
+        raise CompileError(
+            f"nvcc cannot write a PTX of {_isa(asked)}",
+            where=where,
+            expected=expected,
+            actual=f"it writes {_isa(made)}",
+            remedy=f"set the option ptx_version to {made} or less, or use a newer nvcc",
+        )
+    older = with_version(text, asked)
+    try:
+        again, _ = compiler.assemble(older)
+    except CompileError as error:
+        raise CompileError(
+            f"the kernel needs a newer PTX than {_isa(asked)}",
+            where=where,
+            expected=expected,
+            actual=error.what,
+            remedy=f"set the option ptx_version to the one that it names, at most {made}; older drivers then refuse it",
+        ) from error
+    if again != cubin:
+        raise CompileError(
+            f"the kernel means something else in {_isa(asked)} than in {_isa(made)}, in which nvcc wrote it",
+            where=where,
+            expected=expected,
+            actual="ptxas makes other code of it",
+            remedy=f"set the option ptx_version to {made}",
+        )
+    return older
+
+
+def _isa(version: int) -> str:
+    """`ISA 8.0, for CUDA 12.0 (driver 525) and later`."""
+    name = f"{version // 10}.{version % 10}"
+    driver = oldest_driver(name)
+    return f"ISA {name}" if driver is None else f"ISA {name}, for {driver} and later"
+
+
 def _cap(request: CudaRequest) -> list[str]:
     """The cap on registers for cicc, which plans with it; ptxas finds it in the PTX."""
     cap = request.options.get("maxnreg")
     return [] if cap is None else [f"--maxrregcount={cap}"]
 
 
-def _metadata(request: CudaRequest, symbol: str, text: str) -> CompilerMetadata:
+def _metadata(request: CudaRequest, symbol: str, text: str, spills: int | None) -> CompilerMetadata:
     release = re.search(r"\brelease [\d.]+, V([\d.]+)", text)
     asked = (request.options.get("num_ctas", 1), 1, 1)
     demanded = cluster_of(text)
@@ -177,83 +270,38 @@ def _metadata(request: CudaRequest, symbol: str, text: str) -> CompilerMetadata:
         cluster=demanded or asked,
         cooperative=bool(request.options.get("launch_cooperative_grid", False)),
         pdl=bool(request.options.get("launch_pdl", False)),
-        shared_dynamic=request.shared,
+        shared_dynamic=request.shared or 0,
         global_scratch_bytes=0,
         global_scratch_align=1,
         profile_scratch_bytes=0,
         profile_scratch_align=1,
         tools={"nvcc": release[1]} if release else {},
+        spills=spills,
         threads=request.threads,
         hidden=False,
     )
 
 
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < _FULL
+
+
+def _no_space(request: CudaRequest, folder: Path) -> CompileError:
+    return CompileError(
+        "no space left on the disk: nvcc could not write its files",
+        where=request.image_id,
+        actual=f"{shutil.disk_usage(folder).free >> 10} KiB are free in {folder}",
+        remedy="make room on the disk of the build folder and run again; finished work is kept",
+    )
+
+
 def _incomplete(request: CudaRequest, folder: Path) -> CompileError:
     """For an end without an error, and without a whole file."""
-    if shutil.disk_usage(folder).free < _FULL:
-        return CompileError(
-            "no space left on the disk: nvcc left a file that is cut short, and no word of it",
-            where=request.image_id,
-            remedy="make room on the disk of the build folder and run again; finished work is kept",
-        )
+    if _is_full(folder):
+        return _no_space(request, folder)
     return CompileError(
         "nvcc ended as if all were well, and made no whole image",
         where=request.source.position,
         expected=f"a PTX with the kernel {request.function}",
         remedy=f"see what it printed, and whether {request.nvcc.nvcc} is the nvcc of a whole toolkit",
     )
-
-
-def _failure(request: CudaRequest, top: Path, code: int, output: str) -> CompileError:
-    """What went wrong as people read it: the place in the source, the first errors, and nothing of our own file."""
-    errors = list(_ERROR.finditer(output))
-    if not errors:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        last = [line.strip() for line in output.splitlines() if line.strip()][-1:]
-        return CompileError(
-            f"nvcc ended with {how} and named no error", where=request.source.position, actual="".join(last) or None
-        )
-    first, *more = errors
-    what = _text(first, request)
-    lines = [f"    {line}" for line in _excerpt(output, first)]
-    where = _place(first, request) or request.source.position
-    others = [f"{_place(error, request) or ''}: {_text(error, request)}".lstrip(": ") for error in more]
-    others = [line for line in dict.fromkeys(others) if line != f"{where}: {what}"][:3]
-    remedy = None
-    if where == request.declared:
-        lines = []
-        remedy = f"compare `function` and `signature` with {request.source.function} at {request.source.position}"
-    undefined = _UNDEFINED.search(what)
-    if undefined is not None and undefined[1] in _TYPES:
-        what, where, lines, others = f"the source does not define {undefined[1]}", request.source.position, [], []
-        remedy = f"add #include <{_TYPES[undefined[1]]}> to {request.source.name}"
-    if "unsupported GNU version" in what or "unsupported clang version" in what:
-        remedy = f"set NVCC_CCBIN to a gcc that this nvcc supports; {request.nvcc.cc} is too new for it"
-    return CompileError("\n".join([what, *lines]), where=where, actual="; ".join(others) or None, remedy=remedy)
-
-
-def _text(error: re.Match[str], request: CudaRequest) -> str:
-    if error["tool"] is not None:
-        return f"{error['tool']}: {error['said'].strip()}"
-    text = error["text"].strip()
-    asserted = re.fullmatch(r'static assertion failed with "(.*)"', text)
-    return asserted[1] if asserted and error["file"] == _unit_name(request) else text
-
-
-def _place(error: re.Match[str], request: CudaRequest) -> Position | None:
-    """The place in the project's file; for our own file, that of `function` in kernels.yaml."""
-    if error["tool"] is not None or error["file"] is None:
-        return None
-    name = error["file"].strip()
-    if name == _unit_name(request):
-        return request.declared
-    return Position(file=os.path.normpath(name), line=int(error["a"] or error["b"]))
-
-
-def _excerpt(output: str, error: re.Match[str]) -> list[str]:
-    """The line of source that nvcc shows below an error, with the caret under it."""
-    below = output[error.end() :].split("\n")[1:3]
-    if len(below) < 2 or set(below[1].strip()) - set("^~"):
-        return []
-    shift = min(len(line) - len(line.lstrip()) for line in below)
-    return [line[shift:] for line in below]

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*(?:"|\Z)|[{};]', re.DOTALL)
 _NAME = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(rf"^[ \t]*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+({_NAME})", re.MULTILINE)
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_BOUNDS = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_EXTERN_SHARED = re.compile(rf"^\s*\.extern\s+\.shared\b[^;]*?({_NAME})\s*\[\s*\]\s*;", re.MULTILINE)
+_OWN_SHARED = re.compile(rf"^\s*\.shared\b[^;{{]*?({_NAME})\s*(?:\[\d+\]\s*)*;\s*$")
+_VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d)\b", re.MULTILINE)
 _PATH_DIGEST = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}(_\d+_unit_cu_)(?:[0-9a-f]{8})?")
 """In names of what is local to a file. nvcc tells files apart by a digest of their path and, where a file defines
 nothing with a name for other files, by another one; here there is one file, `unit.cu`."""
@@ -50,12 +55,32 @@ def only_entry(text: str, symbol: str, variable: str, maxnreg: int | None) -> st
             kept.append(whole.replace("{", cap, 1) if maxnreg is not None else whole)
         else:
             kept.append(item[: entry.start()])
-    return without_path("".join(kept))
+    return without_path("".join(_without_unused_shared(kept)))
+
+
+def _without_unused_shared(items: list[str]) -> Iterator[str]:
+    """The directives, less the shared memory of kernels that are gone: whoever reads a PTX counts what it declares."""
+    code = "".join(map(_without_comments, items))
+    for item in items:
+        found = _OWN_SHARED.match(_without_comments(item))
+        if found is None or len(re.findall(rf"(?<![\w$]){re.escape(found[1])}(?![\w$])", code)) > 1:
+            yield item
 
 
 def without_path(text: str) -> str:
     """The text with names that do not depend on where the compiled file lay."""
     return _PATH_DIGEST.sub(lambda found: re.sub(r"[0-9a-f]{8}(?=_\d|$)", "00000000", found[0]), text)
+
+
+def version_of(text: str) -> int:
+    """The ISA, as major x 10 + minor; 0 for a text that names none."""
+    found = _VERSION.search(text)
+    return int(found[2]) * 10 + int(found[3]) if found else 0
+
+
+def with_version(text: str, version: int) -> str:
+    """The same text, marked with another ISA, major x 10 + minor."""
+    return _VERSION.sub(rf"\g<1>{version // 10}.{version % 10}", text, count=1)
 
 
 def cluster_of(text: str) -> tuple[int, int, int] | None:
@@ -65,6 +90,19 @@ def cluster_of(text: str) -> tuple[int, int, int] | None:
         return None
     x, y, z = (int(side or 1) for side in found.groups())
     return x, y, z
+
+
+def most_threads(text: str) -> int | None:
+    """Threads that a block may have, by the kernel's `__launch_bounds__`; None where it has none."""
+    found = _BOUNDS.search(_without_comments(text))
+    return prod(int(side or 1) for side in found.groups()) if found else None
+
+
+def uses_dynamic_shared(text: str) -> bool:
+    """Whether the code uses shared memory whose size the launch decides."""
+    code = _without_comments(text)
+    names = _EXTERN_SHARED.findall(code)
+    return any(len(re.findall(rf"(?<![\w$]){re.escape(name)}(?![\w$])", code)) > 1 for name in names)
 
 
 def _items(text: str) -> Iterator[tuple[str, int]]:

@@ -20,14 +20,13 @@ from kiln.manifest.yaml_nodes import Entry, List, Map
 SUFFIX = ".cu"
 """of its files"""
 
-OPTIONS = ("maxnreg", "num_ctas", "launch_cooperative_grid", "launch_pdl")
+OPTIONS = ("maxnreg", "ptx_version", "num_ctas", "launch_cooperative_grid", "launch_pdl")
 """the compiler options that mean something for it"""
 
 TRITON_OPTIONS = (
     "num_warps",
     "num_stages",
     "enable_fp_fusion",
-    "ptx_version",
     "waves_per_eu",
     "matrix_instr_nonkdim",
     "kpack",
