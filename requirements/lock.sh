@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes build.txt and test.txt anew from pyproject.toml, build.in and test.in; needs uv (pip install uv).
+# Writes build.txt, test.txt and triton-*.txt anew from pyproject.toml, build.in and test.in; needs uv (pip install uv).
 # What is locked stays as it is where it still fits: `requirements/lock.sh --upgrade` takes the newest of everything,
 # `requirements/lock.sh --upgrade-package ruff` of one.
 set -euo pipefail
@@ -14,3 +14,8 @@ lock pyproject.toml requirements/build.in --output-file requirements/build.txt "
 # The tests get the build's packages in the build's versions: bootstrap.py adds the rest to a .venv made for building.
 lock pyproject.toml requirements/build.in requirements/test.in --constraint requirements/build.txt \
     --output-file requirements/test.txt "$@"
+# The other releases of Triton that Kiln builds with, for the tests: each goes into a folder of its own.
+for release in 3.6 3.7 3.8; do
+    echo "triton==$release.*; python_version < '3.15'" |
+        lock --no-deps - --output-file "requirements/triton-$release.txt" "$@"
+done

@@ -74,6 +74,8 @@ class Project:
     """A folder that `kiln init` made, with a small library of two blocks and two targets."""
 
     folder: Path
+    python: str = sys.executable
+    """what runs doit there"""
 
     @classmethod
     def create(cls, folder: Path, *, manifest: str = MANIFEST, **files: str) -> Project:
@@ -113,10 +115,10 @@ class Project:
         return self.run_python("-m", "doit", *arguments, **environment)
 
     def run_python(self, *arguments: str, inside: bool = True, **environment: str) -> Result:
-        """Run this Python, with the repository's kiln importable."""
+        """Run the project's Python, with the repository's kiln importable."""
         paths = [str(REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")]
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [self.python, *arguments],
             cwd=self.folder if inside else None,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment},
             stdin=subprocess.DEVNULL,

@@ -198,6 +198,33 @@ def test_test_adds_its_packages_and_ends_with_pytests_line(tree: Tree) -> None:
     assert not tree.pip_log.exists()
 
 
+def test_other_tritons_lie_in_folders_of_their_own(tree: Tree) -> None:
+    """Added by `test` alone, each when its lock is another one; packages of .venv and of other releases stay."""
+    locks = {line.partition("==")[0]: line for line in (tree.root / "requirements/test.txt").read_text().splitlines()}
+    venv, (one, two) = tree.root / ".venv", (tree.root / "requirements" / f"triton-0.{minor}.txt" for minor in (1, 2))
+    one.write_text(locks["iniconfig"])
+    two.write_text(locks["pluggy"])
+    assert tree.run("--version")[0] == 0 and not tree.pip_log.exists()
+    _, out, err = tree.run("test")
+    assert "1 failed, 1 passed" in out and "adding triton-0.1, triton-0.2, which the tests build with besides" in err
+    assert (venv / "triton-0.1/iniconfig/__init__.py").exists() and (venv / "triton-0.2/pluggy/__init__.py").exists()
+    tree.pip_log.unlink()
+    assert tree.run("test")[2] == "" and not tree.pip_log.exists()
+
+    one.write_text(locks["pygments"])
+    assert "adding triton-0.1, which" in tree.run("test")[2]
+    assert [path.name for path in sorted((venv / "triton-0.1").glob("[!p]*"))] == ["bin"]
+    assert (venv / "triton-0.1/pygments").exists()
+    two.write_text(locks["pygments"].replace("--hash=sha256:", "--hash=sha256:" + "0" * 64 + "#"))
+    code, _, err = tree.run("test")
+    assert code == 3 and "is not the one that requirements/ names" in err
+    tree.pip_log.unlink()
+    assert tree.run("--version")[0] == 0 and not tree.pip_log.exists()
+    two.write_text(f"{locks['pygments'].partition(' --hash')[0]}; python_version < '3' --hash{'=sha256:' + '0' * 64}")
+    assert "1 failed, 1 passed" in tree.run("test")[1]
+    assert list((venv / "triton-0.2").iterdir()) == [] and not list(venv.glob("triton-*.part"))
+
+
 def test_new_script_in_pyproject_is_installed_offline(tree: Tree) -> None:
     """A change to what pyproject.toml says of the package installs that anew, and leaves the other packages alone."""
     pyproject = tree.root / "pyproject.toml"
@@ -323,6 +350,13 @@ STAMP = {"path": "/p", "python": "x", "build": "b", "project": "k"}
         ({**STAMP, "project": "old"}, STAMP, ("project",)),
         (STAMP, {**STAMP, "test": "t"}, ("test",)),
         ({**STAMP, "project": "old"}, {**STAMP, "test": "t"}, ("test", "project")),
+        ({**STAMP, "test": "t"}, {**STAMP, "test": "t", "triton-3.6": "a"}, ("triton-3.6",)),
+        (
+            {**STAMP, "test": "t", "triton-3.6": "old", "triton-3.7": "b"},
+            {**STAMP, "test": "t", "triton-3.6": "a", "triton-3.7": "b"},
+            ("triton-3.6",),
+        ),
+        ({**STAMP, "test": "t", "triton-3.6": "old"}, STAMP, ()),
         ({**STAMP, "test": bootstrap.UNFINISHED}, {**STAMP, "test": "t"}, ("all",)),
         ({**STAMP, "test": "of another lock"}, {**STAMP, "test": "t"}, ("all",)),
         ({**STAMP, "build": "old"}, STAMP, ("all",)),

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from kiln.toolchain.triton_releases import RELEASES
 from test_bootstrap import bootstrap
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ def read_lock(name: str) -> dict[tuple[str, str], set[str]]:
     return lock
 
 
-@pytest.mark.parametrize("name", ["build.txt", "test.txt"])
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "requirements").glob("*.txt")))
 def test_every_entry_is_one_version_with_digests(name: str) -> None:
     for (requirement, _), hashes in read_lock(name).items():
         assert re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", requirement)
@@ -45,7 +46,7 @@ def test_test_lock_holds_the_build_lock() -> None:
 @pytest.mark.parametrize("minor", [minor for _, minor in [bootstrap.OLDEST, bootstrap.NEWEST]])
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_locks_satisfy_what_is_asked_for(minor: int, machine: str) -> None:
-    environment = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0", "platform_machine": machine}
+    environment = {**python(minor), "platform_machine": machine}
     build_in, test_in = (
         [line for line in (ROOT / "requirements" / name).read_text().splitlines() if not line.startswith("#")]
         for name in ("build.in", "test.in")
@@ -59,6 +60,28 @@ def test_locks_satisfy_what_is_asked_for(minor: int, machine: str) -> None:
         assert len(versions) == len(locked), "two versions of one package for one interpreter"
         for requirement in map(Requirement, requirements):
             assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), requirement
+
+
+def test_each_other_triton_is_locked_for_every_python_that_it_is_published_for() -> None:
+    """Those that the tests build with, beside the locked one; the range in pyproject.toml is that of the table."""
+    (asked,) = (text for text in PYPROJECT["project"]["dependencies"] if text.startswith("triton"))
+    names = [f"{major}.{minor}" for major, minor in RELEASES]
+    minors = [f"{major}.{minor}" for major in range(2, 5) for minor in range(30)]
+    assert [name for name in minors if Requirement(asked).specifier.contains(f"{name}.0")] == names
+    locked = {requirement.partition("==")[2] for requirement, _ in read_lock("build.txt") if "triton" in requirement}
+    files = {path.stem.removeprefix("triton-") for path in (ROOT / "requirements").glob("triton-*.txt")}
+    assert files == set(names) - {version.rpartition(".")[0] for version in locked}
+    for name in files:
+        ((requirement, marker),) = read_lock(f"triton-{name}.txt")
+        assert re.fullmatch(rf"triton=={re.escape(name)}\.\d+", requirement)
+        assert [minor for minor in range(11, 16) if Marker(marker).evaluate(python(minor))] == [11, 12, 13, 14]
+        # A wheel for each of those and each of the two machines, and for others that pip does not ask for.
+        assert len(read_lock(f"triton-{name}.txt")[requirement, marker]) >= 4 * 2
+
+
+def python(minor: int) -> dict[str, str]:
+    """What markers ask of a Python 3."""
+    return {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0"}
 
 
 def test_bootstrap_takes_the_pythons_that_the_package_takes(monkeypatch: pytest.MonkeyPatch) -> None:

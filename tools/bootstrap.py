@@ -135,7 +135,13 @@ def wanted(root: Path, with_tests: bool) -> dict[str, str]:
     }
     if with_tests:
         stamp["test"] = _digest((root / "requirements" / "test.txt").read_bytes())
+        stamp.update((lock.stem, _digest(lock.read_bytes())) for lock in other_tritons(root))
     return stamp
+
+
+def other_tritons(root: Path) -> list[Path]:
+    """The locks of the other releases of Triton that the tests build with; each gets a folder of its own in .venv."""
+    return sorted((root / "requirements").glob("triton-*.txt"))
 
 
 def _digest(data: bytes) -> str:
@@ -158,7 +164,8 @@ def installed_part(pyproject: str) -> str:
 
 
 def stale_parts(have: dict[str, str], want: dict[str, str]) -> tuple[str, ...]:
-    """What a set-up has to do: nothing, ("all",), or any of "test" (add packages) and "project" (install Kiln).
+    """What a set-up has to do: nothing, ("all",), or any of "test" (add packages), "project" (install Kiln) and a
+    release of Triton for the tests, "triton-3.6".
 
     The packages of the tests are the build's and some more, in the same versions: adding them leaves those of the
     build as they are.
@@ -167,7 +174,8 @@ def stale_parts(have: dict[str, str], want: dict[str, str]) -> tuple[str, ...]:
         return ("all",)
     if "test" in want and have.get("test", want["test"]) != want["test"]:
         return ("all",)
-    return tuple(key for key in ("test", "project") if key in want and have.get(key) != want[key])
+    tritons = [key for key in want if key.startswith("triton-")]
+    return tuple(key for key in ("test", "project", *tritons) if key in want and have.get(key) != want[key])
 
 
 def set_up(root: Path, with_tests: bool) -> None:
@@ -189,15 +197,25 @@ def set_up(root: Path, with_tests: bool) -> None:
             return
         have = read_stamp(venv)
         parts = stale_parts(have, want) if os.access(venv / "bin" / "python", os.X_OK) else ("all",)
+        releases = [path.stem for path in other_tritons(root) if path.stem in want]
+        packages = {key: value for key, value in want.items() if key not in releases}
         if "all" in parts:
-            _make(root, want, lock)
-            return
-        if "test" in parts:
-            _say("adding what the tests need to .venv: about 40 MB to download, under a minute")
-            write_stamp(venv, {**have, "test": UNFINISHED})
-            _install_locked(root, "test.txt", lock)
-        _install_kiln(root, lock)
-        write_stamp(venv, {**have, **want})
+            _make(root, packages, lock)
+            have = packages
+        else:
+            releases = [release for release in releases if release in parts]
+            have = {key: value for key, value in have.items() if key not in releases}
+            if "test" in parts:
+                _say("adding what the tests need to .venv: about 40 MB to download, under a minute")
+                write_stamp(venv, {**have, "test": UNFINISHED})
+                _install_locked(root, "test.txt", lock)
+            if "test" in parts or "project" in parts:
+                _install_kiln(root, lock)
+            have.update(packages)
+        write_stamp(venv, have)
+        if releases:
+            _install_tritons(root, releases, lock)
+            write_stamp(venv, {**have, **want})
 
 
 def _make(root: Path, want: dict[str, str], lock: int) -> None:
@@ -234,9 +252,36 @@ def _make(root: Path, want: dict[str, str], lock: int) -> None:
     _say(f".venv is ready after {time.monotonic() - began:.0f} s")
 
 
-def _install_locked(root: Path, name: str, lock: int) -> None:
+def _install_locked(root: Path, name: str, lock: int, *words: str) -> None:
     # Wheels alone: to build a package from source would ask for compilers, and run code before any kernel is built.
-    _pip(root, lock, "--require-hashes", "--only-binary=:all:", "--requirement", str(root / "requirements" / name))
+    requirements = ("--requirement", str(root / "requirements" / name))
+    _pip(root, lock, "--require-hashes", "--only-binary=:all:", *requirements, *words)
+
+
+def _install_tritons(root: Path, releases: "list[str]", lock: int) -> None:
+    """Puts other releases of Triton into .venv/triton-3.6 and so on, all at the same time.
+
+    They are beside the packages of .venv: only a Python that a test makes sees one.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    _say(
+        f"adding {', '.join(releases)}, which the tests build with besides: about 200 MB to download and 750 MB to"
+        " unpack for each"
+    )
+
+    def install(release: str) -> None:
+        folder = root / ".venv" / release
+        part = folder.with_name(release + ".part")
+        for old in (folder, part):
+            shutil.rmtree(old, ignore_errors=True)
+        _install_locked(root, release + ".txt", lock, "--no-deps", "--target", str(part))
+        part.mkdir(exist_ok=True)  # where its wheels are not for this Python
+        part.rename(folder)
+
+    with ThreadPoolExecutor(len(releases)) as pool:
+        for done in [pool.submit(install, release) for release in releases]:
+            done.result()
 
 
 def _install_kiln(root: Path, lock: int) -> None:
@@ -296,8 +341,9 @@ _REMEDIES = (
     ),
     (
         ("No space left on device", "Disk quota exceeded"),
-        "The disk is full: .venv takes about 1.3 GB, twice that while an old one is replaced, and the downloads take\n"
-        "300 MB each in the folder for temporary files (TMPDIR) and in pip's cache (`pip cache dir`).",
+        "The disk is full: .venv takes about 1.3 GB, with what the tests need 3.8 GB, twice that while an old one is\n"
+        "replaced; the downloads take 300 MB, for the tests 1 GB, each in the folder for temporary files (TMPDIR) and\n"
+        "in pip's cache (`pip cache dir`), and what is unpacked passes through TMPDIR, too.",
     ),
     (
         (

@@ -15,7 +15,7 @@ from kiln.toolchain.targets import TARGETS
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
 
-def triton_folder(folder: Path) -> Triton:
+def triton_folder(folder: Path, version: str = "3.9.0") -> Triton:
     """A folder laid out as Triton's wheel is, with a word for each part."""
     for name in (
         "language/core.py",
@@ -32,7 +32,7 @@ def triton_folder(folder: Path) -> Triton:
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
-    (folder / "__init__.py").write_text("__version__ = '3.9.0'\n")
+    (folder / "__init__.py").write_text(f"__version__ = '{version}'\n")
     return Triton(folder=folder)
 
 
@@ -67,6 +67,13 @@ def test_a_changed_part_concerns_the_targets_that_use_it(tmp_path: Path, name: s
     assert changed(triton_folder(tmp_path / "triton"), name) == targets
 
 
+@pytest.mark.parametrize("version", ["3.6.0", "3.7.1+git0a1b", "3.8.0"])
+def test_releases_before_3_9_assemble_for_hopper_with_the_other_ptxas(tmp_path: Path, version: str) -> None:
+    triton = triton_folder(tmp_path / "triton", version)
+    assert changed(triton, "backends/nvidia/bin/ptxas") == {"sm_80", "sm_90a"}
+    assert changed(triton, "backends/nvidia/bin/ptxas-blackwell") == set()
+
+
 def test_the_installed_triton_has_every_part() -> None:
     triton = find_triton()
     assert triton.version.startswith("3.9.")
@@ -93,13 +100,19 @@ def test_missing_host_tools_name_their_package(tmp_path: Path, monkeypatch: pyte
     native = f"{os.uname().machine}-linux-gnu"
     with pytest.raises(ToolchainError, match="apt-get install binutils"):
         _ = HostTools(host=native).ar
-    with pytest.raises(ToolchainError, match="apt-get install gcc"):
+    with pytest.raises(ToolchainError, match="apt-get install gcc libc6-dev"):
         _ = HostTools(host=native).cc
     other = "aarch64-linux-gnu" if native.startswith("x86_64") else "x86_64-linux-gnu"
     with pytest.raises(ToolchainError) as caught:
         _ = HostTools(host=other).objcopy
     assert f"{other}-objcopy is missing" in str(caught.value)
     assert f"install binutils-{other.replace('_', '-')}" in str(caught.value)
+    headers = {"aarch64-linux-gnu": "libc6-dev-arm64-cross", "x86_64-linux-gnu": "libc6-dev-amd64-cross"}[other]
+    with pytest.raises(ToolchainError, match=f"install gcc-{other.replace('_', '-')} and {headers} "):
+        _ = HostTools(host=other).cc
+    monkeypatch.setenv("AR", "/gone/ar")
+    with pytest.raises(ToolchainError, match="AR is '/gone/ar', and no program has that name"):
+        _ = HostTools(host=other).ar
     monkeypatch.setenv("CC", "ccache gcc")
     with pytest.raises(ToolchainError, match="one program, without arguments"):
         _ = HostTools(host=native).cc

@@ -294,6 +294,8 @@ def _failure(closure: Closure, error: BaseException) -> ClosureError:
         where = Position(file=places[-1][0], line=places[-1][1])
     actual = "".join(traceback.format_exception_only(error)).strip()
     remedy = "correct that line; it runs when the kernel is compiled, without the rest of its file"
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "triton":
+        remedy = f"{installed()}: correct the name, or use a release that has it"
     for module in closure.modules:
         if module.is_slice:
             # People know the file, and not the module that it is here.
@@ -320,6 +322,11 @@ def _failure(closure: Closure, error: BaseException) -> ClosureError:
         actual=actual,
         remedy=remedy,
     )
+
+
+def installed() -> str:
+    """`Triton 3.9.0 is installed`, for messages; to be asked where it has been imported."""
+    return f"Triton {sys.modules['triton'].__version__} is installed"
 
 
 def _refuse_strangers(closure: Closure, names: list[str]) -> None:

@@ -117,6 +117,9 @@ OF_THE_TEXT = frozenset(
         "__mro__",
         "__subclasses__",
         "co_firstlineno",
+        "def_file_col_number",
+        "def_file_line_number",
+        "raw_src",
         "starting_line_number",
         "tb_lineno",
     }

@@ -38,7 +38,7 @@ def check_visits(closure: Closure, visits: Iterable[Visit], triton: Path) -> Non
             raise _stranger(closure, f"the function {code.co_name} of {code.co_filename}", closure.position)
         if visit.name is None:
             continue
-        where = Position(file=file, line=visit.function.def_file_line_number)
+        where = Position(file=file, line=_line(visit.function))
         is_bound = visit.name in code.co_freevars or f"{file}:{visit.name}" in closure.components
         if file in sliced and not is_bound:
             raise _stranger(closure, f"the name {visit.name}, which the slice of {file} does not bind,", where)
@@ -48,6 +48,14 @@ def check_visits(closure: Closure, visits: Iterable[Visit], triton: Path) -> Non
                     raise _stranger(closure, f"{visit.name}, which is from {origin},", where)
             elif not _is_known(origin, modules):
                 raise _stranger(closure, f"{visit.name}, which is from the module {origin},", where)
+
+
+def _line(function: Any) -> int:
+    """The line of `def`: releases of Triton before 3.8 know only where the decorators begin."""
+    lines: list[str] = function.raw_src
+    return int(function.starting_line_number) + next(
+        (index for index, line in enumerate(lines) if line.lstrip().startswith("def ")), 0
+    )
 
 
 def _origins(value: Any, depth: int = 4) -> Iterator[Path | str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from triton.compiler.code_generator import CompilationError
 from triton.runtime.errors import PTXASError
 
+from kiln.closure import load
 from kiln.compilers.request import CompileRequest
 from kiln.errors import CompileError, Position
 
@@ -19,8 +20,14 @@ def failure(request: CompileRequest, stage: str, error: Exception) -> CompileErr
         # The innermost cause is where the fault is; the outer ones are the calls that lead there.
         while isinstance(error.__cause__, CompilationError):
             error = error.__cause__
-        what = "\n".join([f"{stage}: {_root(error)}", *(f"    {line}" for line in _excerpt(error).splitlines())])
-        return CompileError(what, where=_locate(request, error) or request.closure.position)
+        root = _root(error)
+        what = "\n".join([f"{stage}: {root}", *(f"    {line}" for line in _excerpt(error).splitlines())])
+        is_missing = re.search(r"module 'triton[\w.]*' has no attribute", root)
+        return CompileError(
+            what,
+            where=_locate(request, error) or request.closure.position,
+            remedy=f"{load.installed()}: correct the name, or use a release that has it" if is_missing else None,
+        )
     if isinstance(error, PTXASError):
         # Its temporary file has another name in each image, and is gone; the log holds the PTX with those lines.
         lines = re.findall(r"^ptxas .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
@@ -46,7 +53,7 @@ def printed_errors(log: Path) -> str | None:
     """
     lines = log.read_text("utf-8", "replace").splitlines()
     found = [
-        line.strip() for line in lines if re.match(r"(\S+:\d+:\d+: )?(LLVM |fatal )?error ?:", line, re.IGNORECASE)
+        line.strip() for line in lines if re.match(r"(\S+:\d+(:\d+)?: )?(LLVM |fatal )?error ?:", line, re.IGNORECASE)
     ]
     return "; ".join(dict.fromkeys(found[:3])) or None
 

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from kiln.digests import FileDigests
 from kiln.errors import ToolchainError
+from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.targets import Target
+from kiln.toolchain.triton_releases import Release, release_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,11 @@ class Triton:
         text = (self.folder / "__init__.py").read_text("utf-8")
         found = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
         return found.group(1) if found else "unknown"
+
+    @cached_property
+    def release(self) -> Release:
+        """What is otherwise in this version than in others. Raises ToolchainError for one that Kiln does not know."""
+        return release_of(self.version, self.folder)
 
     def components(self, target: Target, files: FileDigests) -> dict[str, str]:
         """Digests of all that can change an image for `target`, by the name of the part."""
@@ -60,8 +67,8 @@ class Triton:
     def _parts(self, target: Target) -> Mapping[str, Path]:
         if target.vendor == "nvidia":
             nvidia = self.folder / "backends" / "nvidia"
-            # Triton takes ptxas-blackwell from sm_90 on, whatever the name says.
-            ptxas = "ptxas-blackwell" if isinstance(target.arch, int) and target.arch >= 90 else "ptxas"
+            is_newer = isinstance(target.arch, int) and target.arch >= self.release.blackwell_from
+            ptxas = "ptxas-blackwell" if is_newer else "ptxas"
             parts = {"libdevice": nvidia / "lib" / "libdevice.10.bc"}
             return parts if target.kind == "ptx" else {"ptxas": nvidia / "bin" / ptxas, **parts}
         amd = self.folder / "backends" / "amd" / "lib"
@@ -75,21 +82,28 @@ def own_search_path() -> list[str]:
     return [entry for entry in sys.path if entry and Path(entry).absolute() not in theirs]
 
 
-def find_triton() -> Triton:
+def installed_triton() -> Triton | None:
     """The Triton of this Python's own packages, which is the one that the children of a build import.
 
-    A `triton` in the project's folder or on PYTHONPATH is none of theirs. Raises ToolchainError when there is none.
+    A `triton` in the project's folder or on PYTHONPATH is none of theirs.
     """
     spec = importlib.machinery.PathFinder.find_spec("triton", own_search_path())
-    if spec is None or spec.origin is None:
+    return None if spec is None or spec.origin is None else Triton(folder=Path(spec.origin).parent)
+
+
+def find_triton() -> Triton:
+    """The same, to build with. Raises ToolchainError when there is none."""
+    found = installed_triton()
+    if found is None:
         raise ToolchainError(
             "Triton is not installed in this Python",
             remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
         )
-    return Triton(folder=Path(spec.origin).parent)
+    return found
 
 
-_PACKAGES = {"objcopy": "binutils", "ar": "binutils", "gcc": "gcc"}
+_PACKAGES = {"objcopy": ("binutils",), "ar": ("binutils",), "gcc": ("gcc", "libc6-dev")}
+"""of Debian, by tool; with what the tool is of no use without"""
 _OVERRIDES = {"objcopy": "OBJCOPY", "ar": "AR", "gcc": "CC"}
 
 
@@ -97,9 +111,11 @@ _OVERRIDES = {"objcopy": "OBJCOPY", "ar": "AR", "gcc": "CC"}
 class HostTools:
     """objcopy, ar and cc for the host that a library is linked on: OBJCOPY, AR and CC where they are set, else PATH.
 
-    `host` is a GNU triplet such as x86_64-linux-gnu. The plain names are taken where this machine is of that kind, the
-    prefixed ones (aarch64-linux-gnu-objcopy) elsewhere. Each is looked for when it is first asked for, and raises
-    ToolchainError naming its package when it is missing.
+    `host` is one of HOSTS. The plain names are taken where this machine is of that kind, the prefixed ones
+    (aarch64-linux-gnu-objcopy) elsewhere. The variables name tools for the library's host, as they do in other builds
+    for another machine: a library has one host, and what runs on this machine alone, such as nvcc, has variables of its
+    own. Each tool is looked for when it is first asked for, and raises ToolchainError naming its package when it is
+    missing.
     """
 
     host: str
@@ -143,22 +159,24 @@ class HostTools:
         return done.stdout.decode("utf-8", "replace").strip()
 
     def _find(self, tool: str) -> Path:
-        native = self.host.split("-")[0] == os.uname().machine
+        host = HOSTS[self.host]
         variable = _OVERRIDES[tool]
-        name = os.environ.get(variable) or ("" if native else f"{self.host}-") + tool
+        override = os.environ.get(variable)
+        name = override or ("" if host.is_this_machine else f"{self.host}-") + tool
         found = shutil.which(name)
         if found is not None:
             return Path(found).absolute()
-        if " " in name:
+        if override:
             raise ToolchainError(
                 f"{variable} is {name!r}, and no program has that name",
-                expected="one program, without arguments",
-                remedy=f"name a script that calls it, or unset {variable}",
+                expected=f"one program, without arguments, that works for {self.host}",
+                remedy=f"name another one, or a script that calls it, or unset {variable}",
             )
-        package = _PACKAGES[tool] + ("" if native else f"-{self.host}".replace("_", "-"))
+        packages = [host.package(name) for name in _PACKAGES[tool]]
         raise ToolchainError(
-            f"{name} is missing: it is needed to build the host objects and archives",
-            remedy=f"install {package} (Debian, Ubuntu: apt-get install {package}), or set {variable}",
+            f"{name} is missing: it is needed to build host objects and archives for {self.host}",
+            remedy=f"install {' and '.join(packages)} (Debian, Ubuntu: apt-get install {' '.join(packages)}), or set "
+            f"{variable}",
         )
 
 

@@ -1,0 +1,54 @@
+"""Pythons that see another release of Triton than this one does: `tools/bootstrap.py test` puts them into .venv."""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from kiln.toolchain.tools import find_triton, own_search_path
+from kiln.toolchain.triton_releases import RELEASES
+
+REPOSITORY = Path(__file__).parents[1]
+INSTALLED = ".".join(find_triton().version.split(".")[:2])
+"""the release that this Python has, which is the locked one: 3.9"""
+
+
+def lock(release: str) -> Path:
+    """The file that names the wheels of a release that is here for the tests alone."""
+    return REPOSITORY / "requirements" / f"triton-{release}.txt"
+
+
+def is_published(release: str) -> bool:
+    """Whether there are wheels of a release for this Python."""
+    marker = Requirement(lock(release).read_text("utf-8").partition("\\\n")[0]).marker
+    return marker is None or marker.evaluate()
+
+
+_ALL = [f"{major}.{minor}" for major, minor in RELEASES]
+HERE = [release for release in _ALL if release == INSTALLED or is_published(release)]
+"""the releases that can be tested with this Python, the oldest first"""
+
+
+def folder_of(release: str) -> Path:
+    """Where the package of a release lies."""
+    if release == INSTALLED:
+        return find_triton().folder
+    folder = Path(sys.prefix) / f"triton-{release}" / "triton"
+    assert folder.is_dir(), f"{folder} is missing: `python3 tools/bootstrap.py test` installs it, with other releases"
+    return folder
+
+
+def python_with(packages: Path, folder: Path) -> str:
+    """Make a Python in `folder` that finds what lies in `packages` first, and then all that this one has."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "packages.pth").write_text("".join(f"{entry}\n" for entry in [packages, *own_search_path()]))
+    return str(folder / "bin" / "python")
+
+
+def python_of(release: str, folder: Path) -> str:
+    """A Python that has this release of Triton; it is made in `folder` unless it is this one."""
+    return sys.executable if release == INSTALLED else python_with(folder_of(release).parent, folder)

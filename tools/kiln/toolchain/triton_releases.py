@@ -1,0 +1,98 @@
+"""The releases of Triton that Kiln builds with, and what is otherwise in one of them than in another.
+
+Measured with the newest wheel of each; tests hold every row against the package itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kiln.errors import ManifestError, ToolchainError
+from kiln.manifest.model import Manifest
+from kiln.toolchain.targets import TARGETS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One minor release, such as 3.6."""
+
+    blackwell_from: int
+    """the first compute capability whose code its `ptxas-blackwell` assembles, and not its `ptxas`"""
+    newest_ptx: int
+    """the newest PTX ISA that its `ptxas` reads, which is that of PTX targets; as major x 10 + minor"""
+    lacks: frozenset[str] = frozenset()
+    """the targets that it does not compile for, of those that another release does"""
+
+
+RELEASES: Mapping[tuple[int, int], Release] = {
+    (3, 6): Release(blackwell_from=100, newest_ptx=87, lacks=frozenset({"sm_110a", "gfx906"})),
+    (3, 7): Release(blackwell_from=100, newest_ptx=87, lacks=frozenset({"gfx906"})),
+    (3, 8): Release(blackwell_from=100, newest_ptx=88),
+    (3, 9): Release(blackwell_from=90, newest_ptx=88),
+}
+"""by major and minor number, the oldest first; pyproject.toml has the same range"""
+
+
+def release_of(version: str, folder: Path) -> Release:
+    """The row of an installed version, such as 3.6.0, whose package is `folder`.
+
+    Raises ToolchainError for one that is older or newer than all of RELEASES, or has no number.
+    """
+    found = re.match(r"(\d+)\.(\d+)(?!\d)", version)
+    release = RELEASES.get((int(found[1]), int(found[2]))) if found else None
+    if release is None:
+        oldest, newest = (f"{major}.{minor}" for major, minor in (min(RELEASES), max(RELEASES)))
+        raise ToolchainError(
+            "Kiln does not build with the Triton that is installed",
+            where=str(folder),
+            expected=f"Triton {oldest} to {newest}",
+            actual=f"Triton {version}" if found else "a package that does not say its version",
+            remedy=f'install one of them into the Python that runs Kiln: pip install "{_range()}"',
+        )
+    return release
+
+
+def check_release(manifest: Manifest, version: str, release: Release) -> None:
+    """Refuse what the installed Triton, `release`, cannot build, and others can. The targets are Triton's own.
+
+    Raises ManifestError at the target, or at the option.
+    """
+    for kernel in manifest.kernels:
+        for name in kernel.targets:
+            if kernel.cuda is None and name in release.lacks:
+                raise ManifestError(
+                    f"the kernel {kernel.key} cannot be built for {name}: Triton {version}, which is installed, does "
+                    "not know it",
+                    where=kernel.positions.get("targets") or manifest.target_positions.get(name) or kernel.position,
+                    expected=f"a target that Triton {version} builds for",
+                    actual=name,
+                    remedy=f"install {_with(name)}, or take {name} out of `targets`",
+                )
+    for variant in manifest.variants:
+        asked = variant.options.get("ptx_version")
+        if variant.kernel.cuda is not None or asked is None or asked <= release.newest_ptx:
+            continue
+        for name in variant.targets:
+            if TARGETS[name].kind == "ptx":
+                raise ManifestError(
+                    f"{variant.id} cannot be built for {name}: the ptxas of Triton {version}, which is installed, "
+                    f"knows no PTX ISA {asked // 10}.{asked % 10}",
+                    where=variant.option_position("ptx_version"),
+                    expected=f"ptx_version of at most {release.newest_ptx} with that Triton",
+                    actual=f"ptx_version: {asked}",
+                    remedy=f"lower it to {release.newest_ptx} or less, or leave it out: older PTX runs on more drivers",
+                )
+
+
+def _range() -> str:
+    (major, minor), (last, newest) = min(RELEASES), max(RELEASES)
+    return f"triton>={major}.{minor},<{last}.{newest + 1}"
+
+
+def _with(target: str) -> str:
+    """The releases that have a target, as a person reads them."""
+    fit = [f"{major}.{minor}" for (major, minor), release in RELEASES.items() if target not in release.lacks]
+    return f"Triton {fit[0]}" if len(fit) == 1 else f"Triton {', '.join(fit[:-1])} or {fit[-1]}"
