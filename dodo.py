@@ -68,7 +68,7 @@ def _compile_cuda(library: Library, image: Image) -> Step:
 
 @rule("validate:<image>")
 def validate(library: Library, image: Image) -> Step:
-    """hold an image's facts against the limits of its target"""
+    """hold an image's facts against the limits of its target and the budgets of kernels.yaml"""
     return Step(
         after=(f"compile:{image.id}",),
         inputs=lambda: library.validate_inputs(image),
@@ -78,6 +78,7 @@ def validate(library: Library, image: Image) -> Step:
                 "facts": library.build / library.facts_path(image),
                 "image_id": image.id,
                 "target": library.target(image),
+                "budgets": image.budgets,
                 "report": library.report_path(image),
             },
         ),

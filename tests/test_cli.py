@@ -1,7 +1,8 @@
-"""`kiln init`: a project that builds, and nothing overwritten."""
+"""The `kiln` command: a new project that builds, nothing overwritten, and a look at the images of a build."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -94,3 +95,35 @@ def test_the_command_says_its_version_and_its_use(tmp_path: Path) -> None:
     project.run_python("-m", "kiln", "--version").expect(r"^kiln \d+\.\d+\.\d+$")
     project.run_python("-m", "kiln").expect("usage: kiln", code=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_images_of_a_build_are_looked_at(built: Project) -> None:
+    """Several in one call; one that was changed is refused, and the others are shown all the same."""
+    names = ["build/images/sm_80/scale_fp32_128.cubin", "build/images/gfx942/scale_fp32_128.hsaco"]
+    built.run_python("-m", "kiln", "inspect", *names).expect(
+        rf"^{names[0]}$", "^  arch +sm_80$", rf"^{names[1]}$", "^  arch +gfx942$", "scale_fp32_128.facts.json agrees"
+    )
+    shown = json.loads(built.run_python("-m", "kiln", "inspect", "--json", *names).expect().output)
+    assert [(image["file"], image["kind"], image["entry"]) for image in shown] == [
+        (names[0], "cubin", "scale_kernel"),
+        (names[1], "hsaco", "scale_kernel"),
+    ]
+    image = built.folder / names[0]
+    image.write_bytes(image.read_bytes() + b"\0")
+    built.run_python("-m", "kiln", "inspect", *names, "build/none").expect(
+        rf"^ERROR: {names[0]}: 3 checks failed$",
+        "^  sha256: ",
+        r"^    expected: \d+ bytes, by the facts$",
+        "^ERROR: build/none: the file cannot be read",
+        "^  arch +gfx942$",
+        code=1,
+    )
+    built.run_python("-m", "kiln", "inspect").expect("usage: kiln inspect", code=2)
+
+
+def test_a_look_at_an_image_needs_no_compiler(built: Project) -> None:
+    program = (
+        "import sys; from kiln.cli import main; main(['inspect', 'build/images/sm_80/scale_fp32_128.cubin'])\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'triton', 'doit', 'jinja2'}))"
+    )
+    built.run_python("-c", program).expect(r"^\[\]$")

@@ -8,7 +8,6 @@ import pytest
 
 from kiln.compilers.request import CompileRequest, components
 from kiln.engine.state import State
-from kiln.errors import ManifestError
 from kiln.library import Library
 from project import KERNEL, MANIFEST
 
@@ -36,12 +35,6 @@ def test_ptx_is_pinned_where_the_manifest_is_silent(tmp_path: Path) -> None:
     found = requests(tmp_path, MANIFEST)
     assert found["compute_80"].options["ptx_version"] == 80
     assert "ptx_version" not in found["sm_80"].options
-
-
-def test_an_option_of_a_block_is_refused_at_its_place(tmp_path: Path) -> None:
-    manifest = MANIFEST.replace("[128, 256]", "[{BLOCK_SIZE: 128, num_ctas: 2}]")
-    with pytest.raises(ManifestError, match=r"kernels\.yaml:9:32: scale_fp32_128@sm_80 cannot be built: num_ctas is 2"):
-        requests(tmp_path, manifest)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import test_manifest_choices as choices
 import test_manifest_loader as loader
 
 from kiln.errors import ManifestError
+from kiln.manifest import budgets
 from kiln.manifest.compound_types import Key
 from kiln.manifest.json_schema import FILE, MODELINE, json_schema, schema_of
 from kiln.manifest.loader import load
@@ -96,6 +97,7 @@ GOOD = [
     "select: true",
     "select: n <= 2",
     "options: {launch_pdl: BLOCK_SIZE > 1024, num_warps: block // 256}",
+    "budgets: {spills: 0, registers: {sm_80: 128}, stack: BLOCK_SIZE // 8, shared: {sm_80: block}, size: 65536}",
 ]
 
 
@@ -129,6 +131,11 @@ def test_good_manifests_fit(text: str) -> None:
         (loader.LAST, "    exclude: [{}]", "exclude"),
         (loader.LAST, "    tolerance: {f16: 1}", "tolerance"),
         (loader.LAST, "    tolerance: {fp16: -1}", "tolerance"),
+        (loader.LAST, "    budgets: {spill: 0}", "spill"),
+        (loader.LAST, "    budgets: {spills: -1}", "spills"),
+        (loader.LAST, "    budgets: {spills: true}", "spills"),
+        (loader.LAST, "    budgets: {spills: {sm_80: -1}}", "spills"),
+        (loader.LAST, "    budgets: {spills: {}}", "spills"),
     ],
 )
 def test_what_the_reader_refuses_for_its_form_the_schema_refuses(old: str, new: str, words: str) -> None:
@@ -144,7 +151,7 @@ def test_a_function_table_stands_in_place_of_other_keys() -> None:
     assert refused(table.replace("    function_table: k.py\n", "")) is not None
 
 
-@pytest.mark.parametrize("keys", [TOP, KERNEL, OPTIONS], ids=["top", "kernel", "options"])
+@pytest.mark.parametrize("keys", [TOP, KERNEL, OPTIONS, budgets.KEYS], ids=["top", "kernel", "options", "budgets"])
 def test_every_key_has_an_example_that_the_reader_and_the_schema_take(keys: dict[str, Key]) -> None:
     for name, key in keys.items():
         node = read_yaml(f"{name}: {key.example}\n".encode(), "example")

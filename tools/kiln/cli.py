@@ -1,22 +1,24 @@
-"""The `kiln` command: what is needed before there is a project for doit to work in."""
+"""The `kiln` command: what is needed before there is a project for doit to work in, and a look at what was built."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kiln import __version__
-from kiln.errors import KilnError, ManifestError, Position
+from kiln.errors import ImageError, KilnError, ManifestError, Position
 from kiln.manifest.json_schema import json_schema
 from kiln.manifest.reference import reference_page
 from kiln.project import IGNORE, init, library_name
+from kiln.toolchain.targets_page import targets_page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, or 3 when nothing was done because of an error."""
+    """Run the command; returns its exit code: 0, 1 for a file that `inspect` refuses, or 3 when nothing was done."""
     parser = argparse.ArgumentParser(prog="kiln", description="Ahead-of-time GPU kernels. Builds are run with doit.")
     parser.add_argument("--version", action="version", version=f"kiln {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("folder", metavar="DIR", type=Path, help="where; it is made when it is not there")
     commands.add_parser("schema", help="print the JSON Schema of kernels.yaml, for editors")
     commands.add_parser("manifest-docs", help="print the reference of kernels.yaml, in Markdown")
+    commands.add_parser("targets-docs", help="print what can stand in `targets`, with limits, in Markdown")
     command = commands.add_parser(
         "import", help="print the entry for kernels.yaml of a kernel that was written for launches from Python"
     )
@@ -39,14 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a target that its configurations are read for; may be repeated (sm_90a and gfx942 without it)",
     )
     command.add_argument("--whole", action="store_true", help="print a whole kernels.yaml with nothing else in it")
+    command = commands.add_parser(
+        "inspect", help="print what image files say of themselves, and hold each against the facts beside it"
+    )
+    command.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a cubin, a PTX or an hsaco")
+    command.add_argument("--json", action="store_true", help="print a list with one object a file, sizes in bytes")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "schema":
             print(json_schema(), end="")
         elif chosen.command == "manifest-docs":
             print(reference_page(), end="")
+        elif chosen.command == "targets-docs":
+            print(targets_page(), end="")
         elif chosen.command == "import":
             _import(chosen)
+        elif chosen.command == "inspect":
+            return _inspect(chosen)
         else:
             _init(chosen)
     except KilnError as error:
@@ -79,6 +91,24 @@ def _import(chosen: argparse.Namespace) -> None:
         print(f"a build refuses the kernel as its source stands: {refused}", file=sys.stderr)
     marked = f"{entry.checks} places say what to check" if entry.checks != 1 else "1 place says what to check"
     print(f"{marked}; {entry.blanks} to fill in", file=sys.stderr)
+
+
+def _inspect(chosen: argparse.Namespace) -> int:
+    # The other commands need no reader of images.
+    from kiln.binaries.show import show
+
+    shown, refused = [], 0
+    for file in chosen.files:
+        try:
+            shown.append(show(file))
+        except ImageError as error:
+            print(f"ERROR: {error}", file=sys.stderr)
+            refused += 1
+    if chosen.json:
+        print(json.dumps([image.plain() for image in shown], indent=1))
+    elif shown:
+        print("\n\n".join("\n".join(image.lines()) for image in shown))
+    return 1 if refused else 0
 
 
 def _init(chosen: argparse.Namespace) -> None:

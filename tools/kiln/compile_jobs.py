@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kiln.binaries.checks import check_clean, check_image, check_limits, registers_of_block, require
+from kiln.binaries.checks import check_budgets, check_clean, check_image, check_limits, registers_of_block, require
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.measure import measure
@@ -16,6 +16,7 @@ from kiln.compilers.nvcc import compile_cuda
 from kiln.compilers.request import Compiled, CompileRequest
 from kiln.engine.forkserver import LOG_VARIABLE
 from kiln.errors import CompileError, ImageError, ToolchainError
+from kiln.manifest.model import Budget
 from kiln.toolchain.targets import Target
 
 
@@ -77,16 +78,23 @@ def _keep(compiled: Compiled, expected: Expected, image: str, facts: str, stagin
     _write(staging / facts, measured.to_json().encode())
 
 
-def validate_image(facts: Path, image_id: str, target: Target, report: str, staging: Path) -> None:
-    """Hold an image's facts against what its target can do, and write down how much of that it uses."""
+def validate_image(
+    facts: Path, image_id: str, target: Target, budgets: Mapping[str, Budget], report: str, staging: Path
+) -> None:
+    """Hold an image's facts against what its target can do and what kernels.yaml allows it.
+
+    The report says how much of each it uses; null stands for what is not known of the image.
+    """
     measured = Facts.from_json(facts.read_text("utf-8"))
-    require(check_limits(measured, target), image_id)
+    require([*check_limits(measured, target), *check_budgets(measured, budgets)], image_id)
     limits = {
         "threads": [measured.threads, target.max_threads],
         "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.max_shared],
         "registers": [registers_of_block(measured, target), target.max_registers],
     }
-    text = json.dumps({"image": image_id, "used_and_limit": limits}, indent=1, sort_keys=True)
+    held = {name: [measured.used[name], budget.most] for name, budget in budgets.items()}
+    said = {"image": image_id, "used_and_limit": limits, "used_and_budget": held}
+    text = json.dumps(said, indent=1, sort_keys=True)
     _write(staging / report, text.encode() + b"\n")
 
 

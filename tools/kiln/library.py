@@ -33,8 +33,11 @@ from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain.dtypes import check_dtypes
 from kiln.toolchain.languages import check_languages
+from kiln.toolchain.launches import check_launches
+from kiln.toolchain.native import native_targets
 from kiln.toolchain.targets import Target, find
-from kiln.toolchain.tools import HostTools, Triton, find_triton
+from kiln.toolchain.tools import HostTools, Triton, find_triton, installed_triton
+from kiln.toolchain.triton_releases import check_release
 
 COMPILING = (
     "closure",
@@ -73,12 +76,21 @@ TEMPLATES = ("jinja2", "elftools")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """A manifest and what it includes. Raises ManifestError for what it says, and for targets that cannot be built."""
-    manifest = load(path, StaticReader())
+    """A manifest and what it includes. Raises ManifestError for what it says, and for what its targets cannot have.
+
+    Raises ToolchainError where the Triton that is installed is none that Kiln builds with. The word native among the
+    targets asks the drivers of this machine.
+    """
+    manifest = load(path, StaticReader(), native_targets)
     for name in manifest.targets:
         find(name, manifest.target_positions[name])
     check_languages(manifest)
     check_dtypes(manifest.variants)
+    check_launches(manifest.variants)
+    triton = installed_triton()
+    # Without one nothing can be built, but a list can be had.
+    if triton is not None and any(kernel.cuda is None for kernel in manifest.kernels):
+        check_release(manifest, triton.version, triton.release)
     return manifest
 
 
@@ -213,6 +225,7 @@ class Library:
         return {
             "facts": self.output(f"compile:{image.id}", self.facts_path(image)),
             "target": digest_json(plain(self.target(image))),
+            **{f"budget {name}": str(budget.most) for name, budget in image.budgets.items()},
             **self._code(COMPILING, READERS),
         }
 
@@ -303,8 +316,8 @@ class Library:
         if key not in self._declarations:
             kernel = variant.kernel
             if kernel.key not in self._kernels:
-                # Tests and tuning read the first three, and variants and images are made of the rest: no package
-                # says them.
+                # Tests and tuning read the first three, images are held against budgets, places are for messages, and
+                # variants and images are made of the rest: no package says them.
                 said = dataclasses.replace(
                     kernel,
                     tolerance={},
@@ -315,10 +328,12 @@ class Library:
                     rows=(),
                     exclude=(),
                     targets=(),
+                    budgets={},
+                    positions={},
                 )
                 self._kernels[kernel.key] = digest_json(plain(said))
             own = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)}
-            own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image)}
+            own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image), "budgets": None}
             self._declarations[key] = digest_json(plain(own))
         return self._declarations[key]
 

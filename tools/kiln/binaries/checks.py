@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kiln.binaries.expected import Expected
@@ -10,6 +10,7 @@ from kiln.binaries.facts import Facts
 from kiln.binaries.leaks import find_leaks
 from kiln.errors import ImageError
 from kiln.manifest.dtypes import POINTER_SIZE
+from kiln.manifest.model import Budget
 from kiln.toolchain.targets import Kind, Target
 
 
@@ -54,6 +55,39 @@ def check_limits(facts: Facts, target: Target) -> list[Finding]:
         check_max_registers,
     )
     return [finding for check in checks for finding in check(facts, target)]
+
+
+def check_budgets(facts: Facts, budgets: Mapping[str, Budget]) -> list[Finding]:
+    """Does it use no more than kernels.yaml allows? What is not known of the image is not held against it."""
+    findings = []
+    for name, budget in budgets.items():
+        field, unit, remedy = _BUDGETED[name]
+        actual = facts.used[name]
+        if actual is not None and actual > budget.most:
+            findings.append(
+                Finding(
+                    check=f"the image uses more than its budget, {budget.name}",
+                    field=field,
+                    expected=f"at most {budget.most} {unit}, by {budget.position}",
+                    actual=f"{actual} {unit}",
+                    remedy=f"{remedy}, or raise the budget",
+                )
+            )
+    return findings
+
+
+_BUDGETED = {
+    "registers": (
+        "registers",
+        "registers a thread",
+        "use smaller blocks or more warps, cap them with maxnreg on NVIDIA",
+    ),
+    "spills": ("spills", "bytes a thread", "use smaller blocks or more warps, raise maxnreg where it is set"),
+    "stack": ("stack", "bytes a thread", "use smaller blocks, index local arrays with constants"),
+    "shared": ("shared_static + shared_dynamic", "bytes a block", "use smaller blocks or a lower num_stages"),
+    "size": ("size", "bytes", "unroll less, use smaller blocks"),
+}
+"""budget -> the fact that it is about, its unit, and what helps"""
 
 
 def check_clean(data: bytes, kind: Kind) -> list[Finding]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from kiln.toolchain.targets import Kind
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the facts file; a reader refuses any other."""
 
 Role = Literal["user", "global_scratch", "profile_scratch"]
@@ -68,13 +68,25 @@ class Facts:
     scalar_registers: int | None
     """SGPRs on AMD, else None"""
     spills: int | None
-    """registers spilled on AMD; on NVIDIA unknown from the image, and None"""
+    """bytes a thread that the code spills to memory, each instruction counted once. On NVIDIA what ptxas reports, the
+    larger of stores and loads; on AMD 4 for each spilled VGPR (SGPRs are spilled to lanes of VGPRs)"""
     stack: int | None
     """bytes of local memory a thread: spills and local arrays"""
     ptx_isa: str | None
     """8.0, of a PTX image: it decides the oldest driver that can load it"""
     tools: Mapping[str, str]
     """tool -> version, of what made this image: {"triton": "3.9.0", "ptxas": "13.4.59"}"""
+
+    @property
+    def used(self) -> dict[str, int | None]:
+        """What the image uses of each that a budget can be for; None where that is not known."""
+        return {
+            "registers": self.registers,
+            "spills": self.spills,
+            "stack": self.stack,
+            "shared": self.shared_static + self.shared_dynamic,
+            "size": self.size,
+        }
 
     def to_json(self) -> str:
         """The facts as a file: one key a line, sorted, with the schema version."""
@@ -97,4 +109,6 @@ class Facts:
             data["cluster"] = tuple(data["cluster"])
         except TypeError as error:
             raise ValueError(f"facts with the wrong shape: {error}") from error
+        if not isinstance(data["tools"], dict) or not all(isinstance(text, str) for text in data["tools"].values()):
+            raise ValueError("facts with the wrong shape: tools is no map of texts")
         return cls(**data)

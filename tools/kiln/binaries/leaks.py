@@ -37,7 +37,7 @@ def find_leaks(data: bytes, kind: Kind) -> Leaks:
     with reading(kind):
         if kind == "ptx":
             debug = re.findall(
-                r"(?m)^\s*(\.loc\b|\.file\b|\.section\s+\.debug_\w+|\.target\b[^\n]*\bdebug\b)",
+                r"(?m)^[ \t]*(\.loc\b|\.file\b|\.section\s+\.debug_\w+|\.target\b[^\n]*\bdebug\b)",
                 declarations(data.decode()),
             )
             return Leaks(debug=_distinct(" ".join(text.split()) for text in debug), paths=_paths(data))

@@ -37,12 +37,20 @@ def measure(data: bytes, *, kind: Kind, user_parameters: int, compiled: Compiler
     _agree("cluster", compiled.cluster, cluster)
     launched = compiled.warps * warp_size if compiled.threads is None else compiled.threads
     threads = launched if image.threads is None else image.threads
+    spills = compiled.spills if image.spills is None else image.spills
     if image.max_threads is not None and threads > image.max_threads:
         raise ImageError(
             "the image cannot be launched with as many threads as its compiler reports",
             expected=f"at most {image.max_threads}, by the image",
             actual=f"{threads}, by the compiler",
             remedy=DAMAGED,
+        )
+    if kind == "cubin" and spills is None:
+        raise ImageError(
+            "it is not known how much the kernel spills",
+            expected="a ptxas that says so, with -v: `0 bytes spill stores, 0 bytes spill loads`",
+            actual="no such line in what it printed",
+            remedy="see what it printed, and use a ptxas from CUDA 12.x or 13.x",
         )
     return Facts(
         kind=kind,
@@ -66,7 +74,7 @@ def measure(data: bytes, *, kind: Kind, user_parameters: int, compiled: Compiler
         profile_scratch_align=compiled.profile_scratch_align,
         registers=image.registers,
         scalar_registers=image.scalar_registers,
-        spills=image.spills,
+        spills=spills,
         stack=image.stack,
         ptx_isa=image.ptx_isa,
         tools=_tools(image.tools, compiled.tools),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kiln.closure.slice import Closure
 from kiln.digests import digest_json
-from kiln.errors import ManifestError, Position
+from kiln.errors import Position
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image
 from kiln.toolchain.targets import Target
@@ -51,6 +51,8 @@ class CompilerMetadata:
     profile_scratch_align: int
     tools: Mapping[str, str]
     """tool -> version"""
+    spills: int | None = None
+    """a thread, as ptxas says; None where the image says it itself (hsaco), and where nobody can (PTX)"""
     threads: int | None = None
     """of a block, where they are declared and need not fill their warps; None: warps x warp_size"""
     hidden: bool = True
@@ -66,53 +68,27 @@ class Compiled:
 
 
 def compile_request(image: Image, target: Target, closure: Closure, interface: Interface) -> CompileRequest:
-    """The request for one image. Options that mean nothing to the target's vendor are left out.
-
-    Raises ManifestError for an option that the target cannot serve.
-    """
-    check_options(image, target)
+    """The request for one image. Options that mean nothing to the target's vendor are left out."""
     foreign = AMD_ONLY if target.vendor == "nvidia" else NVIDIA_ONLY
     options = {name: value for name, value in image.variant.options.items() if name not in foreign}
-    if target.ptx_version is not None:
-        # Left alone, Triton writes the ISA of its newest ptxas, which drivers in use refuse.
-        options.setdefault("ptx_version", target.ptx_version)
-    else:
-        options.pop("ptx_version", None)
     return CompileRequest(
         image_id=image.id,
         target=target,
         closure=closure,
         interface=interface,
-        options=options,
+        options=with_ptx_version(options, target),
         declared=image.variant.kernel.position,
     )
 
 
-def check_options(image: Image, target: Target) -> None:
-    """Refuse what the target has no hardware for. Raises ManifestError.
+def with_ptx_version(options: Mapping[str, int], target: Target) -> dict[str, int]:
+    """The options with the ISA for PTX targets, and without one for the others.
 
-    Clusters and programmatic dependent launch came with sm_90 (CUDA C++ Programming Guide).
+    Left alone, compilers write the ISA of their newest ptxas, which drivers in use refuse.
     """
-    options = image.variant.options
-    asked = {"num_ctas": options.get("num_ctas", 1) != 1, "launch_pdl": bool(options.get("launch_pdl", False))}
-    able = target.vendor == "nvidia" and isinstance(target.arch, int) and target.arch >= 90
-    for name, is_asked in asked.items():
-        if is_asked and not able:
-            raise ManifestError(
-                f"{image.id} cannot be built: {name} is {options[name]}",
-                where=_option_position(image, name),
-                expected="a target of sm_90 or later",
-                actual=target.name,
-                remedy=f"leave {name} out, or take {target.name} out of `targets`",
-            )
-
-
-def _option_position(image: Image, name: str) -> Position:
-    """Where the option is set: in the block, under `options`, or among the defaults, which the kernel stands for."""
-    kernel, block = image.variant.kernel, image.variant.block_entry
-    if name in block.options:
-        return block.positions[name]
-    return kernel.positions.get("options", kernel.position)
+    chosen = dict(options)
+    asked = chosen.pop("ptx_version", target.ptx_version)
+    return chosen if asked is None or target.kind != "ptx" else {**chosen, "ptx_version": asked}
 
 
 def components(request: CompileRequest) -> dict[str, str]:

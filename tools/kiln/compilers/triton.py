@@ -6,8 +6,10 @@ the children inherit both. Triton's own cache is never used: its key leaves out 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,15 @@ from triton.runtime import JITFunction
 from kiln.closure import load
 from kiln.closure.visited import Visit, check_visits
 from kiln.compilers.diagnostics import failure
+from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompileRequest, CompilerMetadata
 from kiln.errors import ClosureError, KilnError
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
 
 FOLDER = Path(triton.__file__).parent
 """of the Triton that compiles here"""
-_PTXAS = {arch: str(get_ptxas(arch).version) for arch in (80, 90)}
+_PTXAS = {get_ptxas(arch).path: str(get_ptxas(arch).version) for arch in (80, 90, 100)}
+"""path -> version, of each that a release of Triton takes for some capability"""
 
 
 def compile_kernel(request: CompileRequest) -> Compiled:
@@ -57,14 +61,15 @@ def compile_kernel(request: CompileRequest) -> Compiled:
                 backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
             )
         check_visits(request.closure, visits, FOLDER)
-        for stage, run in stages.items():  # noqa: B007  # which stage failed is asked below
-            module = run(module, metadata)
+        with _printed() as printed:
+            for stage, run in stages.items():  # noqa: B007  # which stage failed is asked below
+                module = run(module, metadata)
     except KilnError:
         raise
     except Exception as error:
         raise failure(request, stage, error) from error
     data = module.encode() if isinstance(module, str) else bytes(module)
-    return Compiled(data=data, metadata=_metadata(request, metadata))
+    return Compiled(data=data, metadata=_metadata(request, metadata, spilled_bytes(printed.getvalue())))
 
 
 @contextmanager
@@ -93,6 +98,18 @@ def _visits() -> Iterator[list[Visit]]:
         yield found
     finally:
         code_generator.CodeGenerator = CodeGenerator
+
+
+@contextmanager
+def _printed() -> Iterator[StringIO]:
+    """What Triton prints, what ptxas says among it; but for that, it goes to standard output in the end."""
+    printed = StringIO()
+    try:
+        with triton.knobs.nvidia.scope(), redirect_stdout(printed):
+            triton.knobs.nvidia.dump_ptxas_log = True
+            yield printed
+    finally:
+        sys.stdout.write(without_report(printed.getvalue()))
 
 
 def _source(function: Any, request: CompileRequest) -> ASTSource:
@@ -159,11 +176,11 @@ def _value(name: str, value: Value, request: CompileRequest) -> Any:
     return found
 
 
-def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMetadata:
+def _metadata(request: CompileRequest, metadata: dict[str, Any], spills: int | None) -> CompilerMetadata:
     target = request.target
     tools = {"triton": triton.__version__}
     if target.kind == "cubin" and isinstance(target.arch, int):
-        tools["ptxas"] = _PTXAS[90 if target.arch >= 90 else 80]
+        tools["ptxas"] = _PTXAS[get_ptxas(target.arch).path]
     ctas = int(metadata.get("num_ctas", 1))
     return CompilerMetadata(
         entry=metadata["name"],
@@ -178,4 +195,5 @@ def _metadata(request: CompileRequest, metadata: dict[str, Any]) -> CompilerMeta
         profile_scratch_bytes=metadata.get("profile_scratch_size", 0),
         profile_scratch_align=metadata.get("profile_scratch_align", 1),
         tools=tools,
+        spills=spills,
     )

@@ -41,7 +41,7 @@ _CHANGING = ("clean", "forget", "ignore", "reset-dep")
 replaced by those of its images."""
 
 
-_PRINTING = ("list", "info")
+_PRINTING = ("list", "info", "size")
 """Commands of doit that print, and change nothing that has to be left in order"""
 
 _BUILD_DIR = {
@@ -68,6 +68,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         self._options: Mapping[str, Any] = {}
         self._manifest: Manifest | KilnError | None = None
         self.build: Build | None = None
+        self.library: Library | None = None
+        """what the manifest asks for, once it is loaded; None for a dodo.py without rules"""
         self._lock = ExitStack()
         self.makers: dict[str, tuple[Rule, Callable[[], Step]]] = {}
         """every step that the manifest asks for, selected or not: its name, its rule, and how to make it"""
@@ -123,7 +125,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
-        library = Library(manifest=self._manifest, build=folder, state=state)
+        library = self.library = Library(manifest=self._manifest, build=folder, state=state)
         if cmd.get_name() in _PRINTING:
             # What reads the output may have seen enough: `doit list | head`.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -131,6 +133,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             # All that such a list shows; the 24,000 steps of 2,000 variants for 4 targets take a second to make.
             return [*self._overview(rules, library, self.build), *own]
         self.makers = {name: (rule, make) for rule in rules for name, make in rule.steps(library)}
+        if cmd.get_name() == "size":
+            # What it is asked for are no tasks.
+            return own
         groups = _groups(rules, library, list(self.makers))
         self._check(pos_args, own, groups)
         if cmd.get_name() in _CHANGING:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.manifest.budgets import LIMIT
 from kiln.manifest.combinations import Combination, combine
 from kiln.manifest.constants import DTypeConstant, Value, fill_dtypes
 from kiln.manifest.expression import Expression
-from kiln.manifest.model import Image, Kernel, PromiseSet, Variant
+from kiln.manifest.model import Budget, Image, Kernel, PromiseSet, Variant
 from kiln.manifest.names import check_name, fold
 from kiln.manifest.pattern import placeholders
-from kiln.manifest.schema import OPTIONS
+from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.signature import Signature, parse_signature
 from kiln.manifest.value_types import Either
 from kiln.manifest.wording import show
@@ -58,6 +60,7 @@ def _make_variant(kernel: Kernel, combination: Combination, signature: Signature
     constants = dict(block.constants)
     for constant, declared in kernel.constants.items():
         constants[constant] = declared.evaluate(values) if isinstance(declared, Expression) else declared
+    computed = values | _integers(constants)
     return Variant(
         id=name,
         base=base,
@@ -69,8 +72,11 @@ def _make_variant(kernel: Kernel, combination: Combination, signature: Signature
         group=group,
         signature=signature,
         constants=_filled(kernel, combination, constants),
-        options=_options(kernel, combination, values | _integers(constants)),
+        options=_options(kernel, combination, computed),
         targets=kernel.targets if block.targets is None else block.targets,
+        threads=_threads(kernel, computed),
+        shared=_shared(kernel, computed, name),
+        budgets=_budgets(kernel, computed),
     )
 
 
@@ -84,6 +90,49 @@ def _options(kernel: Kernel, combination: Combination, values: Mapping[str, int]
             what = f"kernels.{kernel.key}.options.{option}"
             options[option] = known.type.resolve(merged[option], values, what)
     return options
+
+
+def _threads(kernel: Kernel, values: Mapping[str, int]) -> int | None:
+    if kernel.cuda is None:
+        return None
+    known = KERNEL["threads"].type
+    assert isinstance(known, Either)
+    return int(known.resolve(kernel.cuda.threads, values, f"kernels.{kernel.key}.threads"))
+
+
+def _shared(kernel: Kernel, values: Mapping[str, int], variant: str) -> int | None:
+    if kernel.cuda is None or kernel.cuda.shared is None:
+        return None
+    shared = int(kernel.cuda.shared.evaluate(values))
+    if shared < 0:
+        raise ManifestError(
+            f"`kernels.{kernel.key}.shared` is negative for {variant}",
+            where=kernel.cuda.shared.position,
+            expected="bytes of dynamic shared memory",
+            actual=str(shared),
+        )
+    return shared
+
+
+def _budgets(kernel: Kernel, values: Mapping[str, int]) -> Mapping[str, Mapping[str, Budget]]:
+    """The kernel's budgets for one variant; the same ones where nothing is computed."""
+    if not any(_computed(kernel)):
+        return kernel.budgets
+    return {
+        name: {
+            target: dataclasses.replace(budget, limit=LIMIT.resolve(budget.limit, values, budget.name))
+            for target, budget in by_target.items()
+        }
+        for name, by_target in kernel.budgets.items()
+    }
+
+
+def _computed(kernel: Kernel) -> Iterator[tuple[str, Expression]]:
+    """The budgets that are expressions, with what messages call them."""
+    for by_target in kernel.budgets.values():
+        for budget in by_target.values():
+            if isinstance(budget.limit, Expression):
+                yield budget.name, budget.limit
 
 
 def _filled(kernel: Kernel, combination: Combination, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -128,6 +177,8 @@ def _check_expressions(kernel: Kernel) -> None:
         for name, option in options.items():
             if isinstance(option, Expression):
                 _check_names(option, values, f"{what}.{name}", kernel)
+    for name, limit in _computed(kernel):
+        _check_names(limit, values, name, kernel)
 
 
 def _cuda_expressions(kernel: Kernel) -> list[tuple[Mapping[str, Value | Expression], str]]:

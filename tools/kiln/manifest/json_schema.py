@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
+from kiln.manifest.budgets import LIMIT, ByTarget
 from kiln.manifest.choices import AUTOTUNE, AxisValues, Blocks, Exclusions
 from kiln.manifest.compound_types import Key, ListOf, MapOf, OneOrMore, Section
 from kiln.manifest.constant_types import FORMS, Constant, ConstantOrComputed
 from kiln.manifest.promises import PromiseSets
 from kiln.manifest.schema import INCLUDED, TOP
+from kiln.manifest.targets import NAMES, NATIVE, TargetList
 from kiln.manifest.value_types import (
     INT64,
     Boolean,
@@ -183,6 +185,17 @@ def _(kind: PromiseSets) -> Schema:
 @schema_of.register
 def _(kind: Exclusions) -> Schema:
     return _list({**schema_of(kind.entry), "minProperties": 1})
+
+
+@schema_of.register
+def _(kind: TargetList) -> Schema:
+    return {"anyOf": [schema_of(NAMES), {"const": NATIVE}]}
+
+
+@schema_of.register
+def _(kind: ByTarget) -> Schema:
+    limit = schema_of(LIMIT)
+    return {"anyOf": [*limit["anyOf"], _map(limit, 1)]}
 
 
 def _alternative(keys: Mapping[str, Key], unless: tuple[str, ...]) -> Schema:

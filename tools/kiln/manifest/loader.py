@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.errors import ManifestError, Position
+from kiln.manifest.budgets import check_targets, merge_budgets
 from kiln.manifest.cuda import OPTIONS as CUDA_OPTIONS
 from kiln.manifest.cuda import read_cuda
 from kiln.manifest.expand import expand_images, expand_variants
@@ -22,11 +23,12 @@ from kiln.manifest.from_source import (
     rows_of,
     table_blocks,
 )
-from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest, Variant
+from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest
 from kiln.manifest.names import fold
 from kiln.manifest.pattern import check_no_block, check_pattern, fill
 from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.source_files import Folders, check_roots, find_source
+from kiln.manifest.targets import LibraryTargets, NativeTargets, check_used, kernel_targets, library_targets
 from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List
@@ -35,9 +37,10 @@ MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
 
 
-def load(path: Path, reader: SourceReader | None = None) -> Manifest:
-    """Read and check the manifest at `path`; `reader` gives what it leaves to source files, None refuses that.
+def load(path: Path, reader: SourceReader | None = None, find_native: NativeTargets | None = None) -> Manifest:
+    """Read and check the manifest at `path`.
 
+    `reader` gives what it leaves to source files, `find_native` the targets of this machine; None refuses either.
     Positions name the file as `path` is given. Raises ManifestError at the first thing that is wrong; it is complete
     but for what other files say: targets are names still, and nothing has looked into a kernel's source but for its
     configurations or its function table. Raises ClosureError for one of these that cannot be told.
@@ -45,19 +48,22 @@ def load(path: Path, reader: SourceReader | None = None) -> Manifest:
     files = read_files(path)
     top = files[0].values
     absolute = files[0].path
-    target_positions = dict(zip(top["targets"], files[0].item_positions("targets"), strict=True))
+    library = library_targets(top["targets"], files[0].entries["targets"].value, find_native)
     check_roots(top["roots"], dict(zip(top["roots"], files[0].item_positions("roots"), strict=True)), absolute.parent)
-    kernels = _read_kernels(files, reader)
+    if not library.native:
+        check_targets("budgets", files[0].entries.get("budgets"), library.names, "the library is")
+    kernels = _read_kernels(files, reader, library)
     _check_count(kernels)
     variants = expand_variants(kernels)
-    _check_targets(variants, target_positions)
+    check_used(variants, library.positions)
     return Manifest(
         path=absolute,
         files=tuple(file.path for file in files),
         position=files[0].position,
         library=top["library"],
-        targets=top["targets"],
-        target_positions=target_positions,
+        targets=library.names,
+        target_positions=library.positions,
+        native=bool(library.native),
         host=top["host"],
         roots=top["roots"],
         environment=top["environment"],
@@ -69,7 +75,9 @@ def load(path: Path, reader: SourceReader | None = None) -> Manifest:
     )
 
 
-def _read_kernels(files: Sequence[ManifestFile], reader: SourceReader | None) -> tuple[Kernel, ...]:
+def _read_kernels(
+    files: Sequence[ManifestFile], reader: SourceReader | None, library: LibraryTargets
+) -> tuple[Kernel, ...]:
     seen: dict[str, tuple[str, Position]] = {}
     kernels = []
     for file in files:
@@ -87,7 +95,7 @@ def _read_kernels(files: Sequence[ManifestFile], reader: SourceReader | None) ->
                     actual=f"the first is at {place}",
                     remedy="rename one of them",
                 )
-            kernels.append(_read_kernel(key, entries[key], values, file, files[0], reader))
+            kernels.append(_read_kernel(key, entries[key], values, file, files[0], reader, library))
     return tuple(kernels)
 
 
@@ -98,13 +106,14 @@ def _read_kernel(
     file: ManifestFile,
     first: ManifestFile,
     reader: SourceReader | None,
+    library: LibraryTargets,
 ) -> Kernel:
     values = with_defaults(given, KERNEL)
     entries = entries_of(entry.value)
     top = first.values
-    targets = _narrow_targets(key, values["targets"], entries, top["targets"])
-    known = dict(zip(top["targets"], first.item_positions("targets"), strict=True))
-    asked = {name: known[name] for name in targets}
+    node = entries["targets"].value if "targets" in entries else None
+    targets = kernel_targets(key, values["targets"], node, library)
+    asked = {name: library.positions[name] for name in targets}
     folders = Folders(top=first.path.parent, own=file.folder, roots=top["roots"])
     places = {name: own.value.position for name, own in entries.items()}
     cuda = read_cuda(key, values, entries)
@@ -123,6 +132,9 @@ def _read_kernel(
         values = {**values, **_of_table(key, values["function"], place, reader, asked)}
     else:
         values = {**values, **_of_patterns(key, values, entries, place, reader, asked), "source_name": source.name}
+    if not library.native:
+        # With native, kernels.yaml is borrowed from a library that is built for other targets.
+        check_targets(f"kernels.{key}.budgets", entries.get("budgets"), targets, f"the kernel {show(key)} is")
     _check_tolerance(values, entries)
     positions = _positions(values, entries)
     _check_variables(values, positions)
@@ -153,6 +165,7 @@ def _read_kernel(
         tolerance=values["tolerance"],
         promises=values["promises"],
         cuda=cuda,
+        budgets=merge_budgets(top["budgets"], values["budgets"], targets),
     )
 
 
@@ -259,40 +272,6 @@ def _default_group(key: str, values: Mapping[str, Any]) -> str:
     # What has one value may stand in `name` as that value.
     words = {name: next(iter(each)) if len(each) == 1 else f"{{{name}}}" for name, each in choices.items()}
     return f"{group}_group" if fold(fill(group, words)) == fold(fill(values["name"], words)) else group
-
-
-def _narrow_targets(
-    key: str, given: tuple[str, ...] | None, entries: Mapping[str, Entry], library: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The kernel's targets in the library's order."""
-    if given is None:
-        return library
-    node = entries["targets"].value
-    assert isinstance(node, List)
-    for name, item in zip(given, node.items, strict=True):
-        if name not in library:
-            raise ManifestError(
-                f"`kernels.{key}.targets` holds {show(name)}, which the library is not built for",
-                where=item.position,
-                expected=f"targets among {', '.join(library)}",
-                actual=show(name),
-                remedy=did_you_mean(name, library) or "add it to the library's `targets`, or remove it here",
-            )
-    return tuple(name for name in library if name in given)
-
-
-def _check_targets(variants: Iterable[Variant], positions: Mapping[str, Position]) -> None:
-    """A target has an archive and a table of its own, which cannot be empty."""
-    used = {target for variant in variants for target in variant.targets}
-    for name, position in positions.items():
-        if name not in used:
-            raise ManifestError(
-                f"no kernel is built for {show(name)}",
-                where=position,
-                expected="at least one kernel for each of the library's targets",
-                actual="every kernel has `targets` of its own, without it, or no configuration for it in its source",
-                remedy="remove it here, or add it to the `targets` of a kernel",
-            )
 
 
 def _check_variables(values: Mapping[str, Any], positions: Mapping[str, Position]) -> None:

@@ -86,6 +86,25 @@ NO_PROMISES = PromiseSet(tag="", promises={}, position=Position(file="", line=1)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The most that an image may use of something: registers, spills, stack, shared memory or bytes of its file."""
+
+    limit: int | Expression
+    """in the unit of its key, see `budgets.KEYS`; of a variant an integer, of a kernel also an expression over block,
+    constants and axes"""
+    name: str
+    """its place in kernels.yaml, with dots: budgets.spills, kernels.attention.budgets.spills.gfx942"""
+    position: Position
+    """of the value"""
+
+    @property
+    def most(self) -> int:
+        """The limit, of a variant's budget."""
+        assert isinstance(self.limit, int)
+        return self.limit
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kernel:
     """One declared function. Patterns are already checked, but not yet filled; see `expand.expand_variants`."""
 
@@ -139,6 +158,8 @@ class Kernel:
     """one variant each, in order of preference: the first that holds for the arguments of a launch is picked"""
     cuda: Cuda | None = None
     """what only a kernel in CUDA C++ declares; None for Triton"""
+    budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
+    """registers, spills, stack, shared or size -> target -> the most of it; those of the library merged in"""
 
     @property
     def has_blocks(self) -> bool:
@@ -183,11 +204,24 @@ class Variant:
     """over those of the signature"""
     targets: tuple[str, ...]
     """what it is built for: its kernel's, or fewer where its block says so"""
+    threads: int | None = None
+    """of a block, in CUDA C++; None for Triton, where num_warps says it"""
+    shared: int | None = None
+    """bytes of dynamic shared memory of a block; None where the kernel does not say"""
+    budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
+    """those of its kernel, computed"""
 
     @property
     def block_entry(self) -> Block:
         """The entry of the kernel's `blocks` that `block` is the tag of."""
         return next(block for block in self.kernel.blocks if block.tag == self.block)
+
+    def option_position(self, option: str) -> Position:
+        """Where one of its options is set: in its block, in its kernel, or among the defaults: then the kernel's."""
+        kernel, block = self.kernel, self.block_entry
+        if option in block.options:
+            return block.positions[option]
+        return kernel.positions.get(f"options.{option}", kernel.position)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +235,12 @@ class Image:
     def id(self) -> str:
         """`<variant>@<target>`"""
         return f"{self.variant.id}@{self.target}"
+
+    @property
+    def budgets(self) -> dict[str, Budget]:
+        """registers, spills, stack, shared or size -> the most of it that the image may use"""
+        declared = self.variant.budgets.items()
+        return {name: by_target[self.target] for name, by_target in declared if self.target in by_target}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +257,8 @@ class Manifest:
     targets: tuple[str, ...]
     """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""
     target_positions: Mapping[str, Position]
+    native: bool = False
+    """whether targets are those of the machine that builds, so that another machine builds another library"""
     host: str
     """x86_64-linux-gnu or aarch64-linux-gnu: what objcopy, ar and cc build for"""
     roots: Mapping[str, str] = field(default_factory=dict)

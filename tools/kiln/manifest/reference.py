@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from kiln.manifest import expression
+from kiln.manifest import budgets, expression
 from kiln.manifest.compound_types import Key, MapOf, Section
 from kiln.manifest.json_schema import FILE, MODELINE
 from kiln.manifest.schema import KERNEL, OPTIONS, TOP
@@ -72,6 +72,15 @@ def reference_page() -> str:
             "Under `defaults`; under a kernel's `options`, over those; in a block that is a map, over both. Each is "
             "a value or an expression over `block` (where blocks are integers), constants and axes.",
             OPTIONS,
+        ),
+        _section(
+            "Budgets",
+            "Under the library's `budgets` for all kernels; under a kernel's for its own images, over those. Each is a "
+            "number, or an expression over `block` (where blocks are integers), constants and axes; or a map from "
+            "targets to such values, for the targets in it alone. `validate` holds the facts of each image against "
+            "them. What is not known of an image, such as the registers of a PTX, is not held against it, and its "
+            "report says so.",
+            budgets.KEYS,
         ),
         f"## Expressions\n\n{_language()}",
     ]

@@ -4,7 +4,7 @@ format come from these tables."""
 from __future__ import annotations
 
 from kiln.errors import ManifestError, Position
-from kiln.manifest import cuda
+from kiln.manifest import budgets, cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
@@ -12,6 +12,7 @@ from kiln.manifest.dtypes import DTYPES, is_integer, suggest_dtype
 from kiln.manifest.model import NO_BLOCK, NO_PROMISES
 from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path
 from kiln.manifest.promises import PromiseSets
+from kiln.manifest.targets import TargetList
 from kiln.manifest.text_checks import (
     check_build,
     check_caller_name,
@@ -91,7 +92,10 @@ OPTIONS: dict[str, Key] = {
     ),
     "maxnreg": Key(type=_option_integer(16, 255), doc="most registers a thread; NVIDIA", example="128"),
     "ptx_version": Key(
-        type=_option_integer(70, 94), doc="PTX ISA of PTX targets, as major x 10 + minor: 80 is 8.0", example="80"
+        type=_option_integer(70, 94),
+        doc="PTX ISA of PTX targets, as major x 10 + minor: 80 is 8.0; 80 below compute_90 when left out, else what "
+        "nvcc writes",
+        example="80",
     ),
     "launch_cooperative_grid": Key(
         type=_option_boolean(), doc="all blocks of the grid run at the same time", example="true"
@@ -210,8 +214,9 @@ KERNEL: dict[str, Key] = {
         unless=("function_table",),
     ),
     "targets": Key(
-        type=ListOf(item=Text(words="the name of a target, such as sm_90a")),
-        doc="those of the library's targets that the kernel is built for; all, when left out",
+        type=TargetList(),
+        doc="those of the library's targets that the kernel is built for; all, when left out. native stands for those "
+        "that it stands for in the library's",
         example="[sm_90a]",
     ),
     "name": Key(
@@ -297,6 +302,13 @@ KERNEL: dict[str, Key] = {
         example="{fp32: 1e-5, fp16: 1e-3}",
         default={},
     ),
+    "budgets": Key(
+        type=Section(keys=budgets.KEYS),
+        doc="the most that the kernel's images may use; each goes before that of the library's `budgets`, for the "
+        "targets that it names",
+        example="{registers: 128, spills: {sm_80: 0, gfx942: 64}}",
+        default={},
+    ),
     **cuda.KEYS,
 }
 
@@ -311,14 +323,16 @@ TOP: dict[str, Key] = {
         required=True,
     ),
     "targets": Key(
-        type=ListOf(item=Text(words="the name of a target, such as sm_90a")),
-        doc="what every variant is built for",
+        type=TargetList(),
+        doc="what every variant is built for; `kiln targets-docs` lists what there is. native, alone or in a list, "
+        "stands for the GPUs of the machine that builds: for development, since another machine builds another library",
         example="[sm_80, sm_90a, compute_80, gfx942]",
         required=True,
     ),
     "host": Key(
         type=Word(choices=HOSTS),
-        doc="the machine that links and loads the library",
+        doc="the machine that links and loads the library. Where another one builds, objcopy, ar and gcc for it are "
+        "those with its name in front, such as aarch64-linux-gnu-gcc, or what OBJCOPY, AR and CC name",
         example="aarch64-linux-gnu",
         default="x86_64-linux-gnu",
     ),
@@ -326,6 +340,12 @@ TOP: dict[str, Key] = {
         type=Section(keys=OPTIONS),
         doc="compiler options of all kernels",
         example="{num_warps: 4, num_stages: 3}",
+        default={},
+    ),
+    "budgets": Key(
+        type=Section(keys=budgets.KEYS),
+        doc="the most that the images of all kernels may use; one that uses more fails `validate`, and is not packaged",
+        example="{spills: 0, size: 65536}",
         default={},
     ),
     "roots": Key(

@@ -144,7 +144,7 @@ pub struct Image {
     pub registers: Option<u32>,
     /// Scalar registers a wave uses, on AMD.
     pub scalar_registers: Option<u32>,
-    /// Registers that were spilled to memory; `None` where the image does not say.
+    /// Bytes a thread spills to memory, each instruction counted once; `None` where it is not known: of a PTX.
     pub spills: Option<u32>,
     /// Local memory a thread uses; `None` where the image does not say.
     pub stack: Option<u32>,

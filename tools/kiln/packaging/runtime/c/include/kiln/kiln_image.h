@@ -99,9 +99,9 @@ struct kiln_image {
     uint32_t global_scratch_align;
     uint64_t profile_scratch_bytes;
     uint32_t profile_scratch_align;
-    int32_t registers; /* of 32 bits, a thread; -1 in this and the next three where the image does not say */
+    int32_t registers; /* of 32 bits, a thread; -1 in this and the next three where it is not known: of a PTX, say */
     int32_t scalar_registers;
-    int32_t spills;
+    int32_t spills; /* bytes a thread spills to memory, each instruction counted once */
     int32_t stack;
     const char *ptx_isa; /* "8.0", of PTX only: it decides the oldest driver; else NULL */
     const char *grid[3]; /* expressions over arguments, constants and launch inputs */
