@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import cuda_project
 from kiln.manifest.loader import load
 from project import REPOSITORY, Project
 
@@ -28,6 +29,20 @@ def built(_built: Project, tmp_path: Path) -> Project:
     folder = tmp_path / "scratch"
     shutil.copytree(_built.folder, folder, symlinks=True)
     return Project(folder=folder)
+
+
+@pytest.fixture(scope="session")
+def _cuda(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = cuda_project.create(tmp_path_factory.mktemp("cuda") / "scratch")
+    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
+    return project
+
+
+@pytest.fixture
+def cuda(_cuda: Project, tmp_path: Path) -> Project:
+    """The project of cuda_project.py, its image built and fresh; a test may change it."""
+    shutil.copytree(_cuda.folder, tmp_path / "scratch", symlinks=True)
+    return Project(folder=tmp_path / "scratch")
 
 
 @pytest.fixture(scope="session")

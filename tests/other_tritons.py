@@ -1,4 +1,4 @@
-"""Pythons that see another release of Triton than this one does: `tools/bootstrap.py test` puts them into .venv."""
+"""The releases of Triton: this Python's own, and the others, which `tools/bootstrap.py test` puts into .venv."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from kiln.toolchain.targets import TARGETS
 from kiln.toolchain.tools import find_triton, own_search_path
 from kiln.toolchain.triton_releases import RELEASES
 
@@ -30,6 +31,11 @@ def is_published(release: str) -> bool:
 _ALL = [f"{major}.{minor}" for major, minor in RELEASES]
 HERE = [release for release in _ALL if release == INSTALLED or is_published(release)]
 """the releases that can be tested with this Python, the oldest first"""
+
+BUILDABLE = {
+    name: target for name, target in TARGETS.items() if target.triton and name not in find_triton().release.lacks
+}
+"""the targets that this Python's own release builds for"""
 
 
 def folder_of(release: str) -> Path:

@@ -110,7 +110,7 @@ def test_a_spilling_image_breaks_its_budget_and_is_not_packaged(spilling: Projec
     )
     assert result.counts["failed"] == 2
     assert not result.ran("compile") and not result.ran("header") and not result.ran("crate")
-    assert result.ran("record") == ["compute_80", "gfx942"] or not result.ran("record")
+    assert set(result.ran("record")) <= {"compute_80", "gfx942"}
     # What was packaged before is not taken for what is declared now.
     assert spilling.doit("crate").expect(code=1).counts["failed"] == 2
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,20 +24,6 @@ extern "C" __global__ void unrelated(int *x) { *x = atomicAdd(&counter, 1) + ato
 static __global__ void hidden(int *x) { *x = atomicAdd(&counter, 1); }
 namespace { __global__ void local(int *x) { *x = 1; } }
 """
-
-
-@pytest.fixture(scope="module")
-def _cuda(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = create(tmp_path_factory.mktemp("cuda") / "scratch")
-    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
-    return project
-
-
-@pytest.fixture
-def cuda(_cuda: Project, tmp_path: Path) -> Project:
-    """The project, built and fresh; a test may change it."""
-    shutil.copytree(_cuda.folder, tmp_path / "scratch", symlinks=True)
-    return Project(folder=tmp_path / "scratch")
 
 
 # -- what is made

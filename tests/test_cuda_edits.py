@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from cuda_project import MANIFEST, create
+from cuda_project import MANIFEST, create, image
 from project import Project
 
 SCALE = """\
@@ -114,6 +115,24 @@ HARMLESS = {
     "a body over lines": ("{ return x + 1; }", "\n{\n    return x + 1;\n}"),
     "an include that nobody reads": ("#define FACTOR 2", "#define FACTOR   2"),
 }
+
+
+def test_files_of_one_text_are_several_and_have_a_time_of_their_own(tmp_path: Path) -> None:
+    """gcc takes them for one by text and time; and what the clock says must not be in an image."""
+    kernel = (
+        '#include "a/all.cuh"\n#include "b/all.cuh"\n__device__ const char changed[] = __TIMESTAMP__;\n'
+        "template <typename T, int N>\n__global__ void scale(T *x, T f, int n) { x[n] = a(b(changed[n])); }\n"
+    )
+    project = create(tmp_path / "scratch", kernel)
+    for name in "ab":
+        project.write(f"kernels/{name}/all.cuh", '#pragma once\n#include "own.cuh"\n')
+        project.write(f"kernels/{name}/own.cuh", f"__device__ inline int {name}(int x) {{ return x + 1; }}\n")
+    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
+    made = image(project)
+    time.sleep(1)
+    project.doit("forget", "compile:scale_fp32_128@sm_80").expect()
+    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
+    assert image(project) == made
 
 
 def test_layout_and_comments_rebuild_nothing(edits: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_project import create, fake, image
+from cuda_project import fake, image
 from project import REPOSITORY, Project
 
 LIMITED = """
@@ -27,20 +26,6 @@ def _limited(library, image):
 graph._compile_cuda = _limited
 """
 """for dodo.py: a step of nvcc has 30 minutes and 24 GiB, which no test can wait for"""
-
-
-@pytest.fixture(scope="module")
-def _cuda(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = create(tmp_path_factory.mktemp("faults") / "scratch")
-    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
-    return project
-
-
-@pytest.fixture
-def cuda(_cuda: Project, tmp_path: Path) -> Project:
-    """The project, built and fresh; a test may change it."""
-    shutil.copytree(_cuda.folder, tmp_path / "scratch", symlinks=True)
-    return Project(folder=tmp_path / "scratch")
 
 
 def left_over(project: Project) -> list[Path]:

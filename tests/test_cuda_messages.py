@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_project import create
+from cuda_project import MANIFEST, create
 from project import Project, Result
 
 KERNELS = """\
@@ -49,6 +49,7 @@ __global__ void wrong(int *x) {
 }
 template <typename T> __global__ void calls(T *x) { deeper(x); }
 __global__ void hidden(int *x) { MACRO(x); }
+__global__ void large(int *x) { __shared__ int cache[16384]; cache[threadIdx.x] = *x; __syncthreads(); *x = cache[*x]; }
 """
 DEEP = """\
 // A comment.
@@ -82,13 +83,37 @@ CASES: dict[str, Case] = {
     actual: ns::inner<floot>; nvcc says: identifier "floot" is undefined
     remedy: correct the template arguments in `function`
 """),
+    "no_dtype": ("ns::inner<fp32>", "*fp32", r"""
+    actual: ns::inner<fp32>; nvcc says: identifier "fp32" is undefined
+    remedy: write {T} in `function` for the dtype's type in C\+\+: for fp32 it is float
+"""),
     "too_few": ("scale<float>", "*fp32, fp32, i32", r"""
   kernels\.yaml:\d+:\d+: scale<float> is no instance of the kernel
     expected: an instance of `template <typename T, int N> scale`, at kernels/scale\.cu:12:1
     actual: scale<float>; nvcc says: cannot determine .*
     remedy: correct the template arguments in `function`
 """),
-    "none": ("scale", "*fp32, fp32, i32", "scale is no instance of the kernel"),
+    "none": ("scale", "*fp32, fp32, i32", r"""
+  kernels\.yaml:\d+:\d+: scale is no instance of the kernel
+    expected: .*
+    actual: .*
+    remedy: add the template arguments to `function`, as in `scale<...>`
+"""),
+    "few_items": ("pair", "*i32", r"""
+    expected: 2 items, for the parameters of pair at kernels/scale\.cu:20:1
+    actual: 1 items: p: \*i32, x: \(no item\)
+    remedy: add the missing types
+"""),
+    "many_items": ("plain", "*i32, i32", r"""
+    actual: 2 items: x: \*i32, \(no parameter\): i32
+    remedy: remove the surplus types
+"""),
+    "static_shared": ("large", "*i32", r"""
+  kernels/scale\.cu:39:1: large has too much static shared memory
+    expected: at most 49152 bytes on sm_80
+    actual: 65536 bytes
+    remedy: make an array of it `extern __shared__`, and give its bytes as `shared` in kernels\.yaml
+"""),
     "too_many": ("scale<float, 2, 3>", "*fp32, fp32, i32", r"scale<float, 2, 3> is no instance of the kernel"),
     "other_kind": ("scale<float, float>", "*fp32, fp32, i32", r"scale<float, float> is no instance of the kernel"),
     "no_template": ("plain<float>", "*i32", r"""
@@ -199,3 +224,32 @@ def test_a_preprocessors_error_in_a_header(tmp_path: Path) -> None:
     print(log)
     assert "In file included from kernels/scale.cu:4,\n" in log and "\nkernels/deep.cuh:4:10: fatal error" in log
     assert re.search(r"^ +4 \| #include <nobody.h>$", log, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        (
+            "__block_size__((16, 8, 1))",
+            r"""
+  kernels/scale\.cu:2:1: scale demands a block of several dimensions, and Kiln describes launches in x alone
+    expected: a block of 128 x 1 x 1 threads
+    actual: 16 x 8 x 1, by its __block_size__
+""",
+        ),
+        (
+            "__launch_bounds__(128, 1, 4)",
+            r"""
+  kernels/scale\.cu:2:1: scale takes smaller clusters than num_ctas says in kernels\.yaml
+    expected: at most 4 blocks a cluster, by its __launch_bounds__
+    actual: num_ctas: 8
+""",
+        ),
+    ],
+)
+def test_a_launch_that_the_driver_would_refuse(tmp_path: Path, attribute: str, words: str) -> None:
+    kernel = f"template <typename T, int N>\n__global__ void {attribute} scale(T *x, T f, int n) {{ x[n] = f; }}\n"
+    manifest = MANIFEST.replace("[sm_80]", "[sm_90a]").replace(
+        "threads: block", "threads: block\n    options: {num_ctas: 8}"
+    )
+    create(tmp_path / "scratch", kernel, manifest).doit("compile").expect(words, code=1)

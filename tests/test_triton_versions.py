@@ -15,10 +15,11 @@ import pytest
 from kiln.compilers.request import AMD_ONLY, NVIDIA_ONLY
 from kiln.digests import FileDigests
 from kiln.manifest.schema import OPTIONS
+from kiln.toolchain.dtypes import fp8_dtypes
 from kiln.toolchain.targets import TARGETS
 from kiln.toolchain.tools import Triton
 from kiln.toolchain.triton_releases import RELEASES
-from other_tritons import HERE, REPOSITORY, folder_of, python_of, python_with
+from other_tritons import HERE, INSTALLED, REPOSITORY, folder_of, python_of, python_with
 from project import KERNEL, MANIFEST, Project
 
 LIBRARY = """\
@@ -223,15 +224,25 @@ def test_the_ptxas_that_is_digested_is_the_one_that_assembles(built: Built) -> N
 
 def test_the_table_of_differences_is_what_the_package_says(built: Built) -> None:
     program = (
-        "import dataclasses, json\n"
-        "from triton.backends.amd.compiler import HIPOptions\n"
-        "from triton.backends.nvidia.compiler import CUDAOptions, get_ptxas, ptx_get_version\n"
+        "import dataclasses, json, sys\n"
+        "from triton.backends.amd.compiler import HIPBackend, HIPOptions\n"
+        "from triton.backends.compiler import GPUTarget\n"
+        "from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas, ptx_get_version\n"
+        "def fp8(arch, warp_size):\n"
+        "    kinds = (CUDABackend, 'cuda') if isinstance(arch, int) else (HIPBackend, 'hip')\n"
+        "    return kinds[0](GPUTarget(kinds[1], arch, warp_size)).parse_options({}).supported_fp8_dtypes\n"
         "names = [[field.name for field in dataclasses.fields(kind)] for kind in (CUDAOptions, HIPOptions)]\n"
-        "print(json.dumps([ptx_get_version(get_ptxas(80).version), *names]))\n"
+        "dtypes = [fp8(*target) for target in json.loads(sys.argv[1])]\n"
+        "print(json.dumps([ptx_get_version(get_ptxas(80).version), dtypes, *names]))\n"
     )
-    output = subprocess.check_output([built.python, "-c", program], cwd=built.project.folder, text=True)
-    newest_ptx, nvidia, amd = json.loads(output)
-    assert newest_ptx == Triton(folder=folder_of(built.release)).release.newest_ptx
+    release = Triton(folder=folder_of(built.release)).release
+    targets = [target for name, target in TARGETS.items() if target.triton and name not in release.lacks]
+    asked = json.dumps([[target.arch, target.warp_size] for target in targets])
+    output = subprocess.check_output([built.python, "-c", program, asked], cwd=built.project.folder, text=True)
+    newest_ptx, dtypes, nvidia, amd = json.loads(output)
+    assert newest_ptx == release.newest_ptx
+    for target, known in zip(targets, dtypes, strict=True):
+        assert set(known) == set(fp8_dtypes(target)), target.name
     # Every option that kernels.yaml has is one of each release: an unknown one would be ignored.
     for option in OPTIONS:
         assert option in AMD_ONLY or option in nvidia, option
@@ -258,11 +269,12 @@ def test_targets_that_a_release_lacks_are_those_that_it_cannot_build(built: Buil
     assert sorted(result.ran("compile")) == sorted(f"scale_fp32_128@{name}" for name in every if name not in lacks)
 
 
-def test_what_triton_visits_is_watched(built: Built) -> None:
+@pytest.mark.parametrize("release", [release for release in HERE if release != INSTALLED])
+def test_what_triton_visits_is_watched(tmp_path: Path, release: str) -> None:
     """The check of the closure hooks into Triton's front end, whose insides are no interface: its own tests say."""
     done = subprocess.run(
         [
-            built.python,
+            python_of(release, tmp_path / "python"),
             "-m",
             "pytest",
             "-q",

@@ -123,6 +123,46 @@ def test_static_shared_registers_and_stack_are_ptxas_own(tmp_path: Path, arch: s
     assert reading.shared_static == shared
 
 
+RECURSIVE = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b32 result) down(.param .b32 n) {
+  .local .align 4 .b8 kept[64];
+  .reg .b32 %r<5>; .reg .b64 %l<3>; .reg .pred %p;
+  ld.param.b32 %r1, [n];
+  cvt.u64.u32 %l1, %r1; mov.b64 %l2, kept; add.s64 %l2, %l2, %l1;
+  st.local.b32 [%l2], %r1;
+  setp.lt.s32 %p, %r1, 2;
+  @%p bra END;
+  sub.s32 %r2, %r1, 1;
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %r2; call (y), down, (x); ld.param.b32 %r3, [y]; }
+  ld.local.b32 %r4, [%l2 + 4];
+  add.s32 %r1, %r3, %r4;
+END:
+  st.param.b32 [result], %r1;
+  ret;
+}
+.visible .entry k(.param .u64 .ptr .global out) {
+  .reg .b32 %r<3>; .reg .b64 %l<2>;
+  ld.param.b64 %l1, [out];
+  ld.global.b32 %r1, [%l1];
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call (y), down, (x); ld.param.b32 %r2, [y]; }
+  st.global.b32 [%l1], %r2;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize("ptxas", ["12.9", "13.4"])
+def test_what_a_recursion_keeps_is_stack(tmp_path: Path, ptxas: str) -> None:
+    """ptxas cannot say how much all calls need, and says 0; one needs its array."""
+    path, report = assemble(RECURSIVE, "sm_80", tmp_path, ptxas)
+    frame = max(map(int, re.findall(r"(\d+) bytes stack frame", report)))
+    assert frame >= 64
+    assert read_cubin(path.read_bytes()).stack == frame
+
+
 def test_a_bound_on_threads_is_no_demand(tmp_path: Path) -> None:
     path, _ = assemble(kernel("sm_80", directives=".maxntid 16, 8"), "sm_80", tmp_path)
     reading = read_cubin(path.read_bytes())

@@ -12,8 +12,9 @@ from binaries_images import TOOLS, Built, assemble
 from kiln.binaries.elf import open_elf
 from kiln.toolchain.targets import TARGETS
 from optional_tools import llvm
+from other_tritons import BUILDABLE
 
-AMD = [target.name for target in TARGETS.values() if target.kind == "hsaco"]
+AMD = [name for name, target in BUILDABLE.items() if target.kind == "hsaco"]
 CUBINS = [target.name for target in TARGETS.values() if target.kind == "cubin"]
 
 

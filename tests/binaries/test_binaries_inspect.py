@@ -100,7 +100,7 @@ FOREIGN = {
     "nothing": (b"", "0 bytes"),
     "one byte": (b"x", "text without a line"),
     "the start of an ELF file": (b"\x7fELF\x02", "5 bytes that start with 7f 45 4c 46"),
-    "a host object": (HOST + b"\x3e\0" + bytes(44), r"machine 62 \(x86-64\)"),
+    "a host object": (HOST + b"\x3e\0" + bytes(44), r"an ELF file for x86_64-linux-gnu \(ELF machine 62\)"),
     "an object of an unknown machine": (HOST + b"\x99\x09" + bytes(44), "machine 2457"),
     "an archive with a PTX": (b"!<arch>\n" + bytes(60) + b"\n.version 8.0\n", "an archive of host objects"),
     "a fat binary": (bytes.fromhex("50ed55ba") + bytes(60), "a fat binary"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kiln.closure.cuda_layout import CompiledText, Place, compiled_texts
-from kiln.closure.cuda_text import without_comments
+from kiln.closure.cuda_text import with_plain_line_ends, without_comments
 
 KERNEL = """\
 #include "a.cuh"
@@ -53,7 +54,7 @@ scale(
 
 
 def compiled(*texts: str) -> list[CompiledText]:
-    return compiled_texts(map(without_comments, texts))
+    return compiled_texts(without_comments(with_plain_line_ends(text)) for text in texts)
 
 
 def test_comments_and_layout_make_no_other_text() -> None:
@@ -113,6 +114,12 @@ SHOWING = [
     "??=define A",
     "int a\\\nb;",
     "int \\u00e9;",
+    "#define LOG(l) LOG_##l(f)\n#define LOG_INFO(f) f(__LINE__)\nLOG(INFO);",
+    "#define A(x) __##x ## __\nA(LINE);",
+    "#define CALL(a, b) a##b\n#define CHECK(x) c(x, __LINE__)\nCALL(CHE, CK)(1);",
+    "#define W(a, b) a###b\nW(L, x+y);",
+    'if (c == \'"\') f(__LINE__, "x");',
+    "/* never closed",
 ]
 
 
@@ -124,6 +131,13 @@ def test_layout_is_kept_where_it_can_be_seen(text: str) -> None:
     assert file.place(3) == Place(line=3, column=None)
 
 
+def test_columns_stay_where_they_can_be_seen() -> None:
+    text = "#define HERE   std::source_location::current()\n"
+    header, user = compiled(text, "int   a;\n  f(  HERE);\n")
+    assert (header.keeps_layout, user.keeps_layout) == (False, True)
+    assert user.data == b"int   a;\n  f(  HERE);\n"
+
+
 HIDING = [
     'static_assert(N == 4, "");',
     "#define CHECK(x) c(x, __LINE__)",
@@ -133,6 +147,8 @@ HIDING = [
     "#error it's",
     "#include <assert.h>",
     "a<::n::m> b;",
+    "#define A(...) f(0, ##__VA_ARGS__)\n#define CHECK(x) c(x, __LINE__)\nA(1);",
+    "#define A(x) name_##x\n#define CHECK(x) c(x, __LINE__)\nA(CHECK_1);",
 ]
 
 
@@ -147,15 +163,28 @@ def test_a_macro_counts_in_the_files_that_use_it() -> None:
     assert (header.keeps_layout, user.keeps_layout, other.keeps_layout) == (False, True, False)
 
 
-def test_gcc_reads_the_same_tokens(tmp_path: Path) -> None:
-    """Preprocessed, author's text and compiled text are equal but for blanks."""
+ODD = [
+    KERNEL,
+    "int a; // b \\ \nint c;\nint d = TWICE;\n",
+    'int a; // b \\\r\nint c;\r\nconst char *d = "e\\\r\nf", *g = R"(h\r\ni)";\r\n',
+    "int a;\r#define A 3\rint b = A;\r",
+    "#if 0\ndon't read src/*.cu, 5\" disks/*\n#endif\nint a;\n/* */\nint b;\n",
+    "auto a = f(1'000, \"it's    b\", __LINE__);\n",
+    'auto a = BAR"("; // )"\nint b;\n',
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_gcc_reads_the_same_tokens(tmp_path: Path, text: str) -> None:
+    """Preprocessed, author's text and compiled text are equal but for blanks between tokens."""
     gcc = shutil.which("gcc")
     assert gcc is not None
     seen = []
-    (file,) = compiled(KERNEL)
-    for name, data in (("author.cc", KERNEL.encode()), ("compiled.cc", file.data)):
+    (file,) = compiled(text)
+    for name, data in (("author.cc", text.encode()), ("compiled.cc", file.data)):
         (tmp_path / name).write_bytes(data)
         (tmp_path / "a.cuh").write_text("#define OTHER 1\n")
         done = subprocess.run([gcc, "-E", "-P", "-std=c++17", tmp_path / name], capture_output=True, check=True)
-        seen.append(b"".join(done.stdout.split()))
-    assert seen[0] == seen[1] and b"+(factor)" in seen[0]
+        strings = re.findall(rb"\"[\w']+ +\w+\"", done.stdout)
+        seen.append((b"".join(done.stdout.split()), strings))
+    assert seen[0] == seen[1] and b";" in seen[0][0]

@@ -23,6 +23,11 @@ OWN = "__global__ void own(int *x) { *x = 1; }\n"
             "__global__ void other(int *x) ;" + 7 * "\n",
         ),
         ("namespace n { static __global__ void other() { f(); } }", "namespace n { static __global__ void other() ; }"),
+        ('__global__ void other() { _Pragma("unroll 4") for (;;) { f(); } }', "__global__ void other() ;"),
+        (
+            "__global__ void __launch_bounds__(max(1, 2)) other() { f(); }",
+            "__global__ void __launch_bounds__(max(1, 2)) other() ;",
+        ),
     ],
 )
 def test_a_body_goes_and_lines_stay(neighbour: str, left: str) -> None:
@@ -40,6 +45,14 @@ def test_a_body_goes_and_lines_stay(neighbour: str, left: str) -> None:
         "__global__ void other() {\n#if A\n  if (x) {\n#else\n  {\n#endif\n}\n}",
         "__global__ void other() {\n#endif\n}\n#if A",
         "__global__ void other() { f(__COUNTER__); }",
+        "#define NEXT __COUNTER__\n__global__ void other() { f(NEXT); }",
+        "#define BEGIN if (x) {\n__global__ void other() { BEGIN f(); } }",
+        "#define FOR(i) \\\n  for (;;) {\n__global__ void other() { FOR(i) f(); } }",
+        "__global__ void other() {\n#pragma pack(1)\n  f(); }",
+        '__global__ void other() { _Pragma("pack(push, 1)") f(); }',
+        "template <int N> __global__ void own(A<N> x) requires (N > 1) { f(); }",
+        "template <int N> __global__ void other(A<N> x) requires (N > 1) { f(); }",
+        "__global__ void BOUNDS(256) other(int *x) { f(); }",
         "#define MAKE(name) __global__ void name() { f(); }\nMAKE(other)",
         "__global__ void other() { f();",
         "__global__ void own(float *x) { *x = 2; }",

@@ -607,6 +607,11 @@ REFUSED = {
         "k.py:3:1: kernel is not a Triton function",
         "decorate it with @triton.jit",
     ),
+    "a launcher": (
+        {"k.py": HEADER + "@triton.jit\ndef other(x):\n    pass\n\ndef kernel(x):\n    other[(1,)](x)\n"},
+        "k.py:7:1: kernel is not a Triton function",
+        "decorate it with @triton.jit, or set `function` to one that is: other",
+    ),
     "no such function": (
         {"k.py": HEADER + "@triton.jit\ndef kernal(x):\n    pass\n"},
         "kernels.yaml:9:5: k.py has no function 'kernel'",

@@ -6,8 +6,10 @@ import pytest
 
 from kiln.binaries.ptx import read_ptx
 from kiln.compilers.ptx_entry import (
+    block_of,
     cluster_of,
     is_whole,
+    most_blocks,
     most_threads,
     only_entry,
     symbol_of,
@@ -104,6 +106,9 @@ def test_bounds_and_dynamic_shared_memory() -> None:
     assert most_threads(text) == 256
     assert most_threads(text.replace(".maxntid 256, 1, 1", ".maxntid 16, 8")) == 128
     assert most_threads(text.replace(".maxntid", "// .maxntid")) is None
+    assert (block_of(text), most_blocks(text)) == (None, None)
+    assert block_of(text.replace(".maxntid 256, 1, 1", ".reqntid 16, 8")) == (16, 8, 1)
+    assert most_blocks(text.replace(".maxntid 256, 1, 1", ".maxclusterrank 4")) == 4
     shared = ".extern .shared .align 16 .b8 cache[];\n"
     body = text.rindex("ret;")
     assert not uses_dynamic_shared(text)

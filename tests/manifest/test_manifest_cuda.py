@@ -134,7 +134,11 @@ def test_flags_that_are_not_passed_on(tmp_path: Path, flag: str, words: list[str
 @pytest.mark.parametrize(
     ("keys", "place", "words"),
     [
-        ({**TRITON, "threads": "128"}, "14:5", ["`kernels.k.threads` is for CUDA C++", "a source that ends with .cu"]),
+        (
+            {**TRITON, "threads": "128"},
+            "14:5",
+            ["`kernels.k.threads` is for CUDA C++", "a source that ends with .cu", "set the option num_warps"],
+        ),
         ({**TRITON, "shared": "4"}, "14:5", ["`kernels.k.shared` is for CUDA C++"]),
         ({**TRITON, "defines": "{A: 1}"}, "14:5", ["`kernels.k.defines` is for CUDA C++"]),
         ({**TRITON, "flags": "[--restrict]"}, "14:5", ["`kernels.k.flags` is for CUDA C++"]),

@@ -9,11 +9,17 @@ import pytest
 from kiln.errors import ManifestError
 from kiln.library import read_manifest
 from kiln.toolchain.targets import TARGETS
+from other_tritons import BUILDABLE
 
 KERNELS = {
     "triton": "source: k.py\n    function: f\n",
     "cuda": 'source: k.cu\n    function: "f<{T}>"\n    threads: 128\n',
 }
+
+TRITON_TOO = (
+    f'  other:\n    {KERNELS["triton"]}    dtypes: [fp32]\n    name: "other_{{dtype}}"\n    signature: "*{{dtype}}"\n'
+    "    grid: [1]\n"
+)
 
 
 def read(folder: Path, language: str, targets: str, narrowed: str = "") -> None:
@@ -29,11 +35,8 @@ def read(folder: Path, language: str, targets: str, narrowed: str = "") -> None:
 
 @pytest.mark.parametrize("language", KERNELS)
 def test_all_that_a_compiler_serves_are_taken(tmp_path: Path, language: str) -> None:
-    fit = [
-        name
-        for name, target in TARGETS.items()
-        if (target.triton if language == "triton" else target.vendor == "nvidia")
-    ]
+    nvidia = [name for name, target in TARGETS.items() if target.vendor == "nvidia"]
+    fit = BUILDABLE if language == "triton" else nvidia
     read(tmp_path, language, ", ".join(fit))
 
 
@@ -44,13 +47,14 @@ def test_all_that_a_compiler_serves_are_taken(tmp_path: Path, language: str) -> 
             "cuda",
             "sm_80, gfx942",
             "",
-            [":3:18: the kernel k is in CUDA C++", "for gfx942", "GPUs of NVIDIA only", "`targets: [sm_80]`"],
+            [":3:18: the kernel k is in CUDA C++", "for gfx942", "GPUs of NVIDIA only", "remove gfx942 from"],
         ),
+        ("cuda", "sm_80, gfx942", TRITON_TOO, ["the kernel k is", "for gfx942", "give the kernel `targets: [sm_80]`"]),
         ("cuda", "gfx942", "", ["other targets: sm_75, "]),
         ("triton", "sm_90", "", [":3:11: the kernel k is in Triton", "for sm_90:", "write sm_90a", "compute_80"]),
         ("triton", "sm_100f", "", ["for sm_100f:", "one architecture exactly", "write sm_100a"]),
-        ("triton", "sm_80, sm_88", "", ["Triton does not compile for it", "`targets: [sm_80]`"]),
-        ("triton", "sm_80, compute_90", "", ["PTX that Triton writes", "`targets: [sm_80]`"]),
+        ("triton", "sm_80, sm_88", "", ["Triton does not compile for it", "remove sm_88 from `targets`"]),
+        ("triton", "sm_80, compute_90", "", ["PTX that Triton writes", "remove compute_90 from `targets`"]),
         ("triton", "sm_80, sm_90", "    targets: [sm_80, sm_90]\n", [":13:5: the kernel k", "write sm_90a"]),
     ],
 )

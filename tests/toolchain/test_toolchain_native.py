@@ -203,7 +203,7 @@ def test_a_library_that_lacks_a_call(driver: Path, gpus: pytest.MonkeyPatch, tmp
     [
         ("Tesla V100/7/0", 0, ["Tesla V100 of compute capability 7.0", "sm_70 would be its target", "sm_75"]),
         ("NVIDIA H200/9/0,Next/15/3", 0, ["Next of compute capability 15.3", "sm_153a", "PTX such as compute_80"]),
-        ("", 100300, ["AMD GPU gfx1030", "gfx1030 would be its target", "gfx1100"]),
+        ("", 100301, ["AMD GPU gfx1031", "gfx1031 would be its target", "gfx1030"]),
     ],
 )
 def test_a_gpu_without_a_target_is_named(

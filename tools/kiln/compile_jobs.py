@@ -88,9 +88,9 @@ def validate_image(
     measured = Facts.from_json(facts.read_text("utf-8"))
     require([*check_limits(measured, target), *check_budgets(measured, budgets)], image_id)
     limits = {
-        "threads": [measured.threads, target.max_threads],
-        "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.max_shared],
-        "registers": [registers_of_block(measured, target), target.max_registers],
+        "threads": [measured.threads, target.limits.max_threads],
+        "shared_bytes": [measured.shared_static + measured.shared_dynamic, target.limits.max_shared],
+        "registers": [registers_of_block(measured, target), target.limits.max_registers],
     }
     held = {name: [measured.used[name], budget.most] for name, budget in budgets.items()}
     said = {"image": image_id, "used_and_limit": limits, "used_and_budget": held}

@@ -39,8 +39,10 @@ class CudaImages:
         """The files that the image can be compiled from. Raises ClosureError."""
         kernel = image.variant.kernel
         if kernel.key not in self._sources:
+            assert kernel.cuda is not None
             where = kernel.positions.get("function", kernel.position)
-            self._sources[kernel.key] = self._files.source(kernel.source, kernel.function, where)
+            texts = {name: value for name, value in kernel.cuda.defines.items() if isinstance(value, str)}
+            self._sources[kernel.key] = self._files.source(kernel.source, kernel.function, where, texts)
         return self._sources[kernel.key]
 
     def interface(self, image: Image) -> Interface:

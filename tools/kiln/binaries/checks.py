@@ -251,7 +251,7 @@ def check_threads(facts: Facts, expected: Expected) -> Iterator[Finding]:
 def _threads_remedy(expected: Expected, launched: int) -> str:
     if expected.threads is not None:
         return "write the number of threads that the kernel's __block_size__ asks for"
-    return _NOT_THE_DECLARED if launched <= expected.target.max_threads else _fewer_warps(expected.target)
+    return _NOT_THE_DECLARED if launched <= expected.target.limits.max_threads else _fewer_warps(expected.target)
 
 
 def check_warps(facts: Facts, expected: Expected) -> Iterator[Finding]:
@@ -267,11 +267,11 @@ def check_warps(facts: Facts, expected: Expected) -> Iterator[Finding]:
 
 
 def check_max_threads(facts: Facts, target: Target) -> Iterator[Finding]:
-    if facts.threads > target.max_threads:
+    if facts.threads > target.limits.max_threads:
         yield Finding(
             check="a block has more threads than the target can run",
             field="threads",
-            expected=f"at most {target.max_threads} on {target.name}",
+            expected=f"at most {target.limits.max_threads} on {target.name}",
             actual=str(facts.threads),
             remedy=_fewer_warps(target),
         )
@@ -279,23 +279,23 @@ def check_max_threads(facts: Facts, target: Target) -> Iterator[Finding]:
 
 def check_max_shared(facts: Facts, target: Target) -> Iterator[Finding]:
     total = facts.shared_static + facts.shared_dynamic
-    if total > target.max_shared:
+    if total > target.limits.max_shared:
         yield Finding(
             check="a block needs more shared memory than the target has",
             field="shared_static + shared_dynamic",
-            expected=f"at most {target.max_shared} bytes on {target.name}",
+            expected=f"at most {target.limits.max_shared} bytes on {target.name}",
             actual=f"{total} bytes: {facts.shared_static} static and {facts.shared_dynamic} dynamic",
             remedy="use smaller blocks, a lower num_stages or less `shared`, or leave this target out for the kernel",
         )
 
 
 def check_max_registers(facts: Facts, target: Target) -> Iterator[Finding]:
-    dealt = registers_of_block(facts, target)
-    if dealt is not None and target.max_registers is not None and dealt > target.max_registers:
+    dealt, most = registers_of_block(facts, target), target.limits.max_registers
+    if dealt is not None and most is not None and dealt > most:
         yield Finding(
             check="a block needs more registers than the target has",
             field="registers",
-            expected=f"at most {target.max_registers} for the {facts.threads} threads of a block on {target.name}",
+            expected=f"at most {most} for the {facts.threads} threads of a block on {target.name}",
             actual=f"{dealt}, at {facts.registers} a thread",
             remedy="lower num_warps, or cap registers with maxnreg",
         )
@@ -308,7 +308,7 @@ def registers_of_block(facts: Facts, target: Target) -> int | None:
     rounded up to 8 (256 a warp) and a block's warps to 4: NVIDIA, "CUDA Occupancy Calculator", register allocation unit
     size and warp allocation granularity; an H200 refuses by the same rule.
     """
-    if facts.registers is None or target.max_registers is None:
+    if facts.registers is None or target.limits.max_registers is None:
         return None
     warps = -(-facts.threads // target.warp_size)
     return _round_up(facts.registers, 8) * target.warp_size * _round_up(warps, 4)
@@ -325,7 +325,7 @@ def natural_offsets(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _fewer_warps(target: Target) -> str:
-    return f"lower num_warps to {target.max_threads // target.warp_size} or less"
+    return f"lower num_warps to {target.limits.max_threads // target.warp_size} or less"
 
 
 def _all_sizes(facts: Facts, expected: Expected) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ def _read(elf: Elf) -> Reading:
         cluster=_dimensions(own, _CTA_PER_CLUSTER),
         shared_static=_static_shared(elf, kernel, number),
         registers=registers,
-        stack=max(_of_symbol(common, _FRAME_SIZE, kernel) or 0, _of_symbol(common, _MIN_STACK_SIZE, kernel) or 0),
+        stack=max(_largest(common, _FRAME_SIZE), _of_symbol(common, _MIN_STACK_SIZE, kernel) or 0),
         tools=_tools(note, own),
     )
 
@@ -226,6 +226,14 @@ def _of_symbol(attributes: tuple[_Attribute, ...], number: int, symbol: Symbol) 
             if index == symbol.index:
                 return int(value)
     return None
+
+
+def _largest(attributes: tuple[_Attribute, ...], number: int) -> int:
+    """The largest value of an attribute that is given by symbol; 0 without one.
+
+    A kernel that calls itself, or by address, has a minimum of 0 for its stack; what it calls has a frame all the same.
+    """
+    return max((struct.unpack("<II", each.payload)[1] for each in attributes if each.number == number), default=0)
 
 
 def _static_shared(elf: Elf, kernel: Symbol, number: int) -> int:

@@ -71,7 +71,7 @@ class Facts:
     """bytes a thread that the code spills to memory, each instruction counted once. On NVIDIA what ptxas reports, the
     larger of stores and loads; on AMD 4 for each spilled VGPR (SGPRs are spilled to lanes of VGPRs)"""
     stack: int | None
-    """bytes of local memory a thread: spills and local arrays"""
+    """bytes of local memory a thread: spills and local arrays; of recursion and calls by address one call's at most"""
     ptx_isa: str | None
     """8.0, of a PTX image: it decides the oldest driver that can load it"""
     tools: Mapping[str, str]

@@ -16,11 +16,10 @@ from kiln.binaries.hsaco import EM_AMDGPU
 from kiln.binaries.measure import READERS
 from kiln.binaries.reading import Reading
 from kiln.errors import ImageError
+from kiln.toolchain.hosts import machine_name
 from kiln.toolchain.targets import Kind
 
 _EXPECTED = "a cubin (NVIDIA), a PTX, or an hsaco (AMD)"
-_HOSTS = {3: "x86", 40: "Arm", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
-"""e_machine -> machine, of those that a host object may be for"""
 _FOREIGN = {
     b"!<arch>\n": "an archive of host objects",
     b"\x50\xed\x55\xba": "a fat binary",
@@ -54,7 +53,7 @@ def kind_of(data: bytes) -> Kind:
             return "cubin"
         if machine == EM_AMDGPU:
             return "hsaco"
-        raise _foreign(f"an ELF file for machine {machine}" + (f" ({_HOSTS[machine]})" if machine in _HOSTS else ""))
+        raise _foreign(f"an ELF file for {machine_name(machine)}")
     if not data:
         raise ImageError("the file is empty", expected=_EXPECTED, actual="0 bytes", remedy=DAMAGED)
     # Before the text is looked at, for an archive may hold a PTX.

@@ -27,20 +27,16 @@ def name_arguments(variant: Variant, closure: Closure | CudaSource, constants: C
     ]
     parts = variant.signature.parts
     if len(parameters) != len(parts):
-        few = len(parts) < len(parameters)
+        few, cuda = len(parts) < len(parameters), isinstance(closure, CudaSource)
         own = {parameter.name for parameter in closure.parameters if not parameter.is_constexpr}
         fixed = ", ".join(name for name in variant.constants if name in own)
         raise ManifestError(
             f"{variant.id}: the signature has {'fewer' if few else 'more'} items than {closure.function} has arguments",
             where=variant.signature.position,
-            expected=f"{len(parameters)} items, for the parameters of {closure.function} at {closure.position} "
-            "that are no constants",
+            expected=f"{len(parameters)} items, for the parameters of {closure.function} at {closure.position}"
+            f"{'' if cuda else ' that are no constants'}",
             actual=f"{len(parts)} items: {', '.join(_pairs(parameters, parts))}",
-            remedy="add the missing types, or set a parameter to null or another value under `constants`"
-            if few
-            else f"remove the types of {fixed}, since constants have no item, or remove those constants"
-            if fixed
-            else "remove the surplus types; constants have no item",
+            remedy=_fewer(cuda) if few else _more(cuda, fixed),
         )
     arguments = tuple(
         Argument(
@@ -53,6 +49,21 @@ def name_arguments(variant: Variant, closure: Closure | CudaSource, constants: C
     )
     _check_names(arguments, closure.position)
     return _promised(variant, arguments)
+
+
+def _fewer(cuda: bool) -> str:
+    """What to do about missing items: a constant takes the place of a parameter in Triton alone."""
+    add = "add the missing types"
+    return add if cuda else f"{add}, or set a parameter to null or another value under `constants`"
+
+
+def _more(cuda: bool, fixed: str) -> str:
+    """What to do about surplus items; `fixed` are the parameters that constants set."""
+    if cuda:
+        return "remove the surplus types"
+    if fixed:
+        return f"remove the types of {fixed}, since constants have no item, or remove those constants"
+    return "remove the surplus types; constants have no item"
 
 
 def _pairs(parameters: list[FunctionParameter], parts: tuple[str, ...]) -> Iterator[str]:

@@ -10,39 +10,39 @@ Source of the grammar: ISO C++, [lex.phases], [lex.pptoken].
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-_SPLICE = r"\\[ \t\r]*\n"
+from kiln.closure.cuda_text import CHARACTER, LITERAL, RAW_STRING, SPLICE, STRING, without_literals
+
 _WORD = r"[\w$\x80-\U0010ffff]+"
 _PIECE = re.compile(
     rf"""
-    ^[ \t\f\v]*\#(?:"(?:\\.|[^"\\\n])*"|{_SPLICE}|[^\n])*   # a directive, to the end of its last line
-    |(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{{0,16}})\(.*?\)(?P=mark)"(?:{_WORD})?
-    |(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"(?:{_WORD})?
-    |(?:u8|[uUL])?'(?:\\.|[^'\\\n])*'(?:{_WORD})?
+    ^[ \t\f\v]*\#(?:{STRING}|{SPLICE}|[^\n])*   # a directive, to the end of its last line
+    |{RAW_STRING}(?:{_WORD})?
+    |(?:u8|[uUL])?{STRING}(?:{_WORD})?
+    |(?:u8|[uUL])?{CHARACTER}(?:{_WORD})?
     |\.?[0-9](?:[eEpP][+-]|'\w|[\w.])*
     |{_WORD}
     |<<<|>>>|<=>|<<=|>>=|->\*|\.\.\.|->|\.\*|\+\+|--|<<|>>|[<>=!+*/%&|^-]=|&&|\|\||::|\#\#
-    |{_SPLICE}
+    |/\*                                                    # a comment that nothing closes
+    |{SPLICE}
     |\S
     """,
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
 _UNCERTAIN = re.compile(r"<%|%>|<:(?!:)|:>|%:|\?\?[=/'()!<>-]")
 """digraphs and trigraphs"""
-_LITERAL = r"""(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
-_BLANKS = re.compile(rf"(?P<literal>{_LITERAL})|(?P<start>^)?[ \t\f\v\r]+", re.DOTALL | re.MULTILINE)
-_DEFINE = re.compile(rf"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_$][\w$]*)(\()?((?:{_SPLICE}|[^\n])*)", re.MULTILINE)
+_BLANKS = re.compile(rf"(?P<literal>{LITERAL})|(?P<start>^)?[ \t\f\v]+", re.DOTALL | re.MULTILINE)
+_DEFINE = re.compile(rf"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_$][\w$]*)(\()?((?:{SPLICE}|[^\n])*)", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import)\b[^\n]*", re.MULTILINE)
-_STRINGIFIES = re.compile(r"(?<!#)#(?!#)")
-_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_STRINGIFIES = re.compile(r"(?<!#)(?:##)*#(?!#)")
 _NAMES = re.compile(r"[A-Za-z_$][\w$]*")
+_PASTED = re.compile(r"[\w$]+(?:\s*##\s*[\w$]+)+")
 _SHOWS = re.compile(r"(?!static_assert$|_Static_assert$)\w*assert\w*$", re.IGNORECASE)
-_SHOWING = frozenset(
-    {"__LINE__", "__builtin_LINE", "__builtin_COLUMN", "source_location", "__STRING", "_CCCL_TO_STRING"}
-)
+_COLUMNS = "source_location"
+_SHOWING = frozenset({"__LINE__", "__builtin_LINE", _COLUMNS, "__STRING", "_CCCL_TO_STRING"})
 """what compiler, C library and toolkit have that tells a line or the text of an argument, beside assert and its like"""
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:line\b|\d)", re.MULTILINE)
 
@@ -86,39 +86,54 @@ def compiled_texts(texts: Iterable[str]) -> list[CompiledText]:
     """The files of one translation unit, each without comments: which keep their layout depends on all their macros."""
     files = list(texts)
     words = _showing(files)
+    columns = any(_COLUMNS in names for text in files for names in (_words(text).used, *_words(text).macros.values()))
     made = []
     for text in files:
         data = None if _shows(text, words) else _one_token_a_line(text)
-        kept = _one_blank(text).encode("utf-8", "surrogateescape") if data is None else data
-        made.append(CompiledText(text=text, keeps_layout=data is None, data=kept))
+        if data is None:
+            data = (text if columns else _one_blank(text)).encode("utf-8", "surrogateescape")
+            made.append(CompiledText(text=text, keeps_layout=True, data=data))
+        else:
+            made.append(CompiledText(text=text, keeps_layout=False, data=data))
     return made
 
 
 def _showing(files: Iterable[str]) -> frozenset[str]:
     """The macros that make lines or the layout of their arguments part of the program, by way of other macros, too."""
     macros: dict[str, set[str]] = {}
+    pastes: dict[str, set[tuple[str, str]]] = {}
     words = set(_SHOWING)
     for text in files:
         found = _words(text)
         words |= found.stringify
         for name, names in found.macros.items():
             macros.setdefault(name, set()).update(names)
+            pastes.setdefault(name, set()).update(found.pastes[name])
     grown = True
     while grown:
         more = {
             name
             for name, used in macros.items()
-            if name not in words and (used & words or any(map(_SHOWS.match, used)))
+            if name not in words
+            and (used & words or any(map(_SHOWS.match, used)) or any(_makes(paste, words) for paste in pastes[name]))
         }
         words |= more
         grown = bool(more)
     return frozenset(words)
 
 
+def _makes(paste: tuple[str, str], words: set[str]) -> bool:
+    """Whether the name that a macro pastes together can be one of the words; of arguments alone, one of the files'."""
+    start, end = paste
+    return any(word.startswith(start) and word.endswith(end) for word in (words if start or end else words - _SHOWING))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Words:
     macros: Mapping[str, frozenset[str]]
     """what each is made of"""
+    pastes: Mapping[str, frozenset[tuple[str, str]]]
+    """how the names start and end that each makes with `##`, as far as it says that itself"""
     stringify: frozenset[str]
     """macros that turn an argument into text"""
     used: frozenset[str]
@@ -128,15 +143,25 @@ class _Words:
 @lru_cache(maxsize=4096)
 def _words(text: str) -> _Words:
     """Kernels share headers, so that a text is asked for often."""
+    code = without_literals(text)
     macros: dict[str, frozenset[str]] = {}
+    pastes: dict[str, frozenset[tuple[str, str]]] = {}
     stringify = set()
-    for found in _DEFINE.finditer(text):
-        body = _STRING.sub('""', found[3])
-        if found[2] and _STRINGIFIES.search(body):
+    for found in _DEFINE.finditer(code):
+        if found[2] and _STRINGIFIES.search(found[3]):
             stringify.add(found[1])
-        macros[found[1]] = macros.get(found[1], frozenset()).union(_NAMES.findall(body))
-    used = _NAMES.findall(_STRING.sub('""', _INCLUDE.sub("", _DEFINE.sub("", text))))
-    return _Words(macros=macros, stringify=frozenset(stringify), used=frozenset(used))
+        macros[found[1]] = macros.get(found[1], frozenset()).union(_NAMES.findall(found[3]))
+        pastes[found[1]] = pastes.get(found[1], frozenset()).union(_pastes(found[3], is_function=bool(found[2])))
+    used = _NAMES.findall(_INCLUDE.sub("", _DEFINE.sub("", code)))
+    return _Words(macros=macros, pastes=pastes, stringify=frozenset(stringify), used=frozenset(used))
+
+
+def _pastes(macro: str, *, is_function: bool) -> Iterator[tuple[str, str]]:
+    """The fixed starts and ends of names that a macro pastes, from what stands behind its name and opening bracket."""
+    parameters = set(_NAMES.findall(macro.partition(")")[0])) if is_function else set()
+    for found in _PASTED.finditer(macro):
+        first, *_, last = re.split(r"\s*##\s*", found[0])
+        yield ("" if first in parameters else first, "" if last in parameters else last)
 
 
 def _shows(text: str, words: frozenset[str]) -> bool:
@@ -162,6 +187,8 @@ def _pieces(text: str) -> list[tuple[str, int]] | None:
     pieces: list[tuple[str, int]] = []
     for found in _PIECE.finditer(text):
         piece, start = found[0], found.start()
+        if piece == "/*":
+            return None
         if piece[0] == "\\":
             glued = (
                 found.end() < len(text) and not text[found.end()].isspace() and not text[start - 1 : start].isspace()
@@ -180,7 +207,7 @@ def _pieces(text: str) -> list[tuple[str, int]] | None:
 
 def _directive(text: str) -> str:
     """A directive on one line. Blanks in it count, as they do in what a macro stands for; how many of them does not."""
-    line = _one_blank(re.sub(_SPLICE, "", text)).strip()
+    line = _one_blank(re.sub(SPLICE, "", text)).strip()
     return re.sub(r"^# ", "#", line)
 
 

@@ -12,16 +12,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kiln.closure.cuda_text import closing, without_literals
+from kiln.closure.cuda_text import SPLICE, closing, without_literals
 
 _MARK = re.compile(r"\b__global__\b")
 _HEAD_END = re.compile(r"[;{}]")
 _NAME = re.compile(r"([A-Za-z_$][\w$]*)\s*$")
 _NAMES = re.compile(r"[A-Za-z_$][\w$]*")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)", re.MULTILINE)
+_SPECIFIER = re.compile(r"\b__\w+__\s*\((?:[^()]|\([^()]*\))*\)")
+"""such as `__launch_bounds__(256)`"""
+_DEFINE = re.compile(rf"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_$][\w$]*)((?:{SPLICE}|[^\n])*)", re.MULTILINE)
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b[^\n]*", re.MULTILINE)
-_HARMLESS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "pragma", "error"})
+_HARMLESS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "error"})
 """directives in a body that mean nothing to what stands behind it"""
+_UNROLL = re.compile(r'^[ \t]*#[ \t]*pragma[ \t]+(?:no)?unroll\b|\b_Pragma\s*\(\s*"\s*(?:no)?unroll\b', re.MULTILINE)
+_PRAGMA = re.compile(r"^[ \t]*#[ \t]*pragma\b|\b_Pragma\b", re.MULTILINE)
+"""one that is not about a loop may go on behind the body: `pack`, say"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +37,8 @@ class _Body:
     """of the opening brace"""
     end: int
     """behind the closing one"""
+    names: frozenset[str]
+    """those in it"""
 
 
 def without_other_kernels(texts: Iterable[str], function: str) -> list[str]:
@@ -42,14 +50,27 @@ def without_other_kernels(texts: Iterable[str], function: str) -> list[str]:
     named = Counter(_NAMES.findall(function))
     for _, names, _ in files:
         named.update(names)
-    return [_without(text, [body for body in bodies if named[body.name] == 1]) for text, _, bodies in files]
+    # Each use of the counter counts, and a macro may hide one.
+    if "__COUNTER__" in named:
+        return [text for text, _, _ in files]
+    lopsided = {name for text, _, _ in files for name in _lopsided(text)}
+    return [
+        _without(text, [body for body in bodies if named[body.name] == 1 and not lopsided & body.names])
+        for text, _, bodies in files
+    ]
 
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> tuple[Counter[str], tuple[_Body, ...]]:
     """The names in a file, and the bodies of its kernels. Kernels share headers, so that a text is asked for often."""
     code = without_literals(text)
-    return Counter(_NAMES.findall(code)), tuple(_bodies(code))
+    return Counter(_NAMES.findall(code)), tuple(_bodies(code, text))
+
+
+@lru_cache(maxsize=4096)
+def _lopsided(text: str) -> frozenset[str]:
+    """The macros of a file with braces of one kind, so that those in a body do not tell where it ends."""
+    return frozenset(found[1] for found in _DEFINE.finditer(without_literals(text)) if not _is_balanced(found[2]))
 
 
 def _without(text: str, bodies: Iterable[_Body]) -> str:
@@ -60,8 +81,8 @@ def _without(text: str, bodies: Iterable[_Body]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _bodies(code: str) -> Iterator[_Body]:
-    """The bodies of kernels that are certain to begin and to end where they seem to."""
+def _bodies(code: str, text: str) -> Iterator[_Body]:
+    """The bodies of kernels that begin and end where they seem to; `code` is the text without literals."""
     for mark in _MARK.finditer(code):
         head_end = _HEAD_END.search(code, mark.end())
         if head_end is None or head_end[0] != "{":
@@ -72,8 +93,12 @@ def _bodies(code: str) -> Iterator[_Body]:
         head = code[mark.end() : head_end.start()].rstrip()
         name = _NAME.search(head[: _opening(head)])
         end = closing(code, head_end.end(), "{", "}")
-        if head.endswith(")") and name is not None and end is not None and _is_plain(code[head_end.start() : end + 1]):
-            yield _Body(name=name[1], start=head_end.start(), end=end + 1)
+        if not head.endswith(")") or name is None or end is None or "(" in _SPECIFIER.sub("", head[: name.start()]):
+            continue
+        start, end = head_end.start(), end + 1
+        body = code[start:end]
+        if _is_plain(body) and len(_PRAGMA.findall(body)) == len(_UNROLL.findall(text[start:end])):
+            yield _Body(name=name[1], start=start, end=end, names=frozenset(_NAMES.findall(body)))
 
 
 def _opening(head: str) -> int:
@@ -88,7 +113,7 @@ def _opening(head: str) -> int:
 
 def _is_plain(body: str) -> bool:
     """Whether nothing behind the body depends on it, and its braces are the same in each branch of a condition."""
-    if not _HARMLESS.issuperset(_DIRECTIVE.findall(body)) or "__COUNTER__" in body:
+    if not _HARMLESS.issuperset({*_DIRECTIVE.findall(body)} - {"pragma"}):
         return False
     open_conditions, start = 0, 1
     for mark in _CONDITION.finditer(body):

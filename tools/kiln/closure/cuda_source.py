@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kiln.closure.cuda_layout import CompiledText, compiled_texts
 from kiln.closure.cuda_neighbours import without_other_kernels
-from kiln.closure.cuda_text import Include, KernelText, includes, kernels_called, without_comments
+from kiln.closure.cuda_text import Include, KernelText, includes, kernels_called, with_plain_line_ends, without_comments
 from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.roots import Roots
 from kiln.digests import digest_bytes, digest_json
@@ -76,16 +76,18 @@ class CudaFiles:
         self._candidates: dict[tuple[str, Include], tuple[CudaFile, ...]] = {}
         self._reached: dict[Path, dict[str, CudaFile]] = {}
 
-    def source(self, path: Path, function: str, where: Position) -> CudaSource:
+    def source(self, path: Path, function: str, where: Position, defines: Mapping[str, str]) -> CudaSource:
         """The source of `function`, which stands in the file `path` or in one that it includes.
 
-        `function` may have a namespace and template arguments. `where` is the place that names it. Raises ClosureError
-        when no or more than one function has that name, and for an include that leads out of the project.
+        `function` may have a namespace and template arguments. `where` is the place that names it. `defines` are the
+        macros that kernels.yaml gives a text: what they name, the files do. Raises ClosureError when no or more than
+        one function has that name, and for an include that leads out of the project.
         """
         files = self.reached(path)
         name = function.partition("<")[0].strip().rpartition("::")[2]
         file, kernel = _find(files.values(), name, where)
-        texts = without_other_kernels((each.text for each in files.values()), function)
+        macros = "".join(f"#define {name} {text}\n" for name, text in defines.items())
+        texts = compiled_texts(without_other_kernels([*(each.text for each in files.values()), macros], function))
         return CudaSource(
             function=name,
             position=Position(file=file.name, line=kernel.line),
@@ -93,7 +95,7 @@ class CudaFiles:
             template=kernel.template,
             scope=kernel.scope,
             name=next(iter(files)),
-            files=dict(zip(files, compiled_texts(texts), strict=True)),
+            files=dict(zip(files, texts[:-1], strict=True)),
             roots=self._roots,
         )
 
@@ -163,8 +165,10 @@ class CudaFiles:
 
     def _open(self, path: Path) -> CudaFile:
         if path not in self._files:
-            text = without_comments(path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff"))
-            self._files[path] = CudaFile(path=path, name=self._folders.name(path), text=text)
+            text = path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+            self._files[path] = CudaFile(
+                path=path, name=self._folders.name(path), text=without_comments(with_plain_line_ends(text))
+            )
         return self._files[path]
 
 

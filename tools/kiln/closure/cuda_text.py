@@ -9,12 +9,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_TOKEN = re.compile(
-    r'//(?:[^\n\\]|\\\n|\\.)*|/\*.*?(?:\*/|\Z)|R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
-    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\b\d(?:'\w|[\w.])*",
-    re.DOTALL,
-)
-"""comments, literals and, for the marks between their digits, numbers"""
+SPLICE = r"\\[ \t]*\n"
+"""what joins two lines; gcc, which stands in front of nvcc, minds no blanks in it"""
+_ESCAPED = rf"{SPLICE}|\\(?![ \t]*\n)."
+STRING = rf'"(?:{_ESCAPED}|[^"\\\n])*"'
+CHARACTER = rf"'(?:{_ESCAPED}|[^'\\\n])*'"
+RAW_STRING = r'(?<![\w$])(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
+LITERAL = rf"{RAW_STRING}|{STRING}|{CHARACTER}|\b\d(?:'\w|[\w.])*"
+"""literals and, for the marks between their digits, numbers; in all of them `.` is any character"""
+_TOKEN = re.compile(rf"//(?:{SPLICE}|[^\n])*|/\*.*?\*(?:{SPLICE})*/|{LITERAL}|[\"'](?:{SPLICE}|[^\n])*", re.DOTALL)
+"""comments, literals, and quotes that nothing closes, as in the words of an `#error`: those hide a comment, too"""
 _LINE_END = re.compile(rf"(?P<literal>{_TOKEN.pattern})|[ \t\r]+$", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(r"\s*(?:/\*.*?\*/\s*)*#", re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t\ufeff]*#[ \t]*(?:include|include_next|import)[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', re.M)
@@ -55,6 +59,11 @@ class KernelText:
     def names(self) -> tuple[str | None, ...]:
         """Of the parameters; None for one without."""
         return tuple(map(_name_of, self.parameters))
+
+
+def with_plain_line_ends(text: str) -> str:
+    """The text with the line ends of other systems made `\\n`, as gcc does, in raw strings too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def without_comments(text: str) -> str:

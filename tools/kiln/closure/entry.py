@@ -59,7 +59,7 @@ def find(names: Names, module: SourceModule, function: str, where: Position | No
             expected=f"@triton.jit above the def, {function} = triton.jit(...) of a function in the same file, or "
             f"{function} = make(...) of a function of the project that returns a jitted function",
             actual=headline(last.node),
-            remedy="decorate it with @triton.jit",
+            remedy=_not_jitted(names, module),
         )
     for unusable in (entry.definition.args.vararg, entry.definition.args.kwarg):
         if unusable is not None:
@@ -255,6 +255,17 @@ def _not_inside(
         actual=function,
         remedy=did_you_mean(word, kernels) or "check the name, or decorate the function with @triton.jit",
     )
+
+
+def _not_jitted(names: Names, module: SourceModule) -> str:
+    """What to do when `function` is plain: often it launches a kernel that stands in the same file."""
+    kernels = [
+        unit.node.name
+        for unit in module.units
+        if isinstance(unit.node, ast.FunctionDef) and jit.is_jitted(names.project, module, unit.node, {}, needed=False)
+    ]
+    decorate = "decorate it with @triton.jit"
+    return f"{decorate}, or set `function` to one that is: {', '.join(kernels)}" if kernels else decorate
 
 
 def _no_function(names: Names, module: SourceModule, name: str, function: str, where: Position | None) -> ClosureError:

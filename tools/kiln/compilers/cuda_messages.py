@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kiln.closure.cuda_source import CudaSource
-from kiln.compilers.cuda_request import CudaRequest
+from kiln.compilers.cuda_request import CPP, CudaRequest
 from kiln.compilers.cuda_unit import function_line
 from kiln.errors import CompileError, Position
 
@@ -25,6 +25,8 @@ _AT_LINE = re.compile(r"\bat line (?P<line>\d+)(?: of (?P<file>\S+))?")
 _QUOTED = re.compile(r"^(?P<head> *)(?P<line>\d+)(?P<bar> \| )")
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _UNDEFINED = re.compile(r'^(?:incomplete type|identifier) .*?"(__(?:half|nv_\w+))"')
+_UNKNOWN = re.compile(r'^identifier "(\w+)" is undefined')
+_SHARED = re.compile(r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)")
 _TYPES = {
     "__half": "cuda_fp16.h",
     "__nv_bfloat16": "cuda_bf16.h",
@@ -63,6 +65,15 @@ def failure(request: CudaRequest, unit: str, code: int, output: str) -> CompileE
             f"the source does not define {undefined[1]}",
             where=source.position,
             remedy=f"add #include <{_TYPES[undefined[1]]}> to {source.name}",
+        )
+    shared = _SHARED.search(what)
+    if shared is not None:
+        return CompileError(
+            f"{request.function} has too much static shared memory",
+            where=source.position,
+            expected=f"at most {int(shared[2], 16)} bytes on {request.target.name}",
+            actual=f"{int(shared[1], 16)} bytes",
+            remedy="make an array of it `extern __shared__`, and give its bytes as `shared` in kernels.yaml",
         )
     others = [f"{_place(error, request, unit) or ''}: {_text(error, unit)}".lstrip(": ") for error in more]
     others = [line for line in dict.fromkeys(others) if line != f"{where}: {what}"][:3]
@@ -175,6 +186,11 @@ def _no_instance(request: CudaRequest, said: str) -> CompileError:
         expected, remedy = f"one `{shown}`", "give each of them a name of its own"
     elif source.template:
         what, remedy = f"{function} is no instance of the kernel", "correct the template arguments in `function`"
+        unknown = _UNKNOWN.match(said)
+        if unknown is not None and unknown[1] in CPP:
+            remedy = f"write {{T}} in `function` for the dtype's type in C++: for {unknown[1]} it is {CPP[unknown[1]]}"
+        elif "<" not in function:
+            remedy = f"add the template arguments to `function`, as in `{kernel}<...>`"
     else:
         what, remedy = f"{function} is no kernel", "correct `function`"
     return CompileError(

@@ -19,8 +19,10 @@ from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.cuda_unit import ENTRY, unit
 from kiln.compilers.nvcc_found import LOOKUPS, depfile, found_by
 from kiln.compilers.ptx_entry import (
+    block_of,
     cluster_of,
     is_whole,
+    most_blocks,
     most_threads,
     only_entry,
     symbol_of,
@@ -31,6 +33,7 @@ from kiln.compilers.ptx_entry import (
 )
 from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompilerMetadata
+from kiln.digests import digest_json
 from kiln.errors import CompileError
 from kiln.toolchain.ptx_isa import oldest_driver
 
@@ -60,6 +63,7 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
         path = Path(os.path.normpath(folder / name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.data)
+        os.utime(path, (0, _seconds(name)))
     (base.parent / _UNIT).write_text(unit(request), "utf-8", errors="surrogateescape")
     compiler = _Compiler(request=request, log=log, folder=folder, top=base.parent)
     text = compiler.front()
@@ -77,6 +81,14 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
     if request.source.name not in found[LOOKUPS]:
         raise _incomplete(request, base.parent)
     return CudaCompiled(compiled=Compiled(data=data, metadata=_metadata(request, symbol, text, spills)), found=found)
+
+
+def _seconds(name: str) -> int:
+    """When a file was last changed, as `__TIMESTAMP__` tells: the same in each build, another one for each file.
+
+    gcc takes files of one text and one time for one file, and by `#pragma once` leaves out all but the first.
+    """
+    return int(digest_json(name)[:7], 16)
 
 
 def _depth(request: CudaRequest) -> int:
@@ -187,6 +199,24 @@ def _check_launch(request: CudaRequest, text: str) -> None:
             actual=f"{request.threads} in {request.image_id}",
             remedy=f"set `threads` to {most} or less, or raise the bound in the source",
         )
+    block = block_of(text)
+    if block is not None and block[1:] != (1, 1):
+        raise CompileError(
+            f"{source.function} demands a block of several dimensions, and Kiln describes launches in x alone",
+            where=source.position,
+            expected=f"a block of {request.threads} x 1 x 1 threads",
+            actual=f"{' x '.join(map(str, block))}, by its __block_size__",
+            remedy="compute rows and columns from threadIdx.x, and leave __block_size__ out",
+        )
+    blocks, asked = most_blocks(text), request.options.get("num_ctas", 1)
+    if blocks is not None and asked > blocks:
+        raise CompileError(
+            f"{source.function} takes smaller clusters than num_ctas says in {request.declared.file}",
+            where=source.position,
+            expected=f"at most {blocks} blocks a cluster, by its __launch_bounds__",
+            actual=f"num_ctas: {asked}",
+            remedy=f"set num_ctas to {blocks} or less, or raise the bound in the source",
+        )
     if request.shared is None and uses_dynamic_shared(text):
         raise CompileError(
             f"{source.function} uses dynamic shared memory, and {request.declared.file} does not say how much",
@@ -220,12 +250,14 @@ def _in_declared_version(compiler: _Compiler, text: str, cubin: bytes) -> str:
     try:
         again, _ = compiler.assemble(older)
     except CompileError as error:
+        named = re.search(r"requires PTX ISA \.version (\d+)\.(\d)", error.what)
+        newer = f"to {named[1]}{named[2]}" if named else f"to a newer one, at most {made}"
         raise CompileError(
             f"the kernel needs a newer PTX than {_isa(asked)}",
             where=where,
             expected=expected,
             actual=error.what,
-            remedy=f"set the option ptx_version to the one that it names, at most {made}; older drivers then refuse it",
+            remedy=f"set the option ptx_version {newer}; older drivers then refuse it",
         ) from error
     if again != cubin:
         raise CompileError(

@@ -15,6 +15,8 @@ _NAME = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(rf"^[ \t]*(?:\.(?:visible|weak|extern)\s+)?\.entry\s+({_NAME})", re.MULTILINE)
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _BOUNDS = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_BLOCK = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_CLUSTER_BOUND = re.compile(r"\.maxclusterrank\s+(\d+)")
 _EXTERN_SHARED = re.compile(rf"^\s*\.extern\s+\.shared\b[^;]*?({_NAME})\s*\[\s*\]\s*;", re.MULTILINE)
 _OWN_SHARED = re.compile(rf"^\s*\.shared\b[^;{{]*?({_NAME})\s*(?:\[\d+\]\s*)*;\s*$")
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d)\b", re.MULTILINE)
@@ -85,7 +87,22 @@ def with_version(text: str, version: int) -> str:
 
 def cluster_of(text: str) -> tuple[int, int, int] | None:
     """Blocks of a cluster, where the kernel demands a number of them."""
-    found = _CLUSTER.search(_without_comments(text))
+    return _sides(_CLUSTER, text)
+
+
+def block_of(text: str) -> tuple[int, int, int] | None:
+    """Threads of a block, where the kernel demands a number of them."""
+    return _sides(_BLOCK, text)
+
+
+def most_blocks(text: str) -> int | None:
+    """Blocks that a cluster may have, by the kernel's `__launch_bounds__`; None where it does not say."""
+    found = _CLUSTER_BOUND.search(_without_comments(text))
+    return int(found[1]) if found else None
+
+
+def _sides(directive: re.Pattern[str], text: str) -> tuple[int, int, int] | None:
+    found = directive.search(_without_comments(text))
     if found is None:
         return None
     x, y, z = (int(side or 1) for side in found.groups())

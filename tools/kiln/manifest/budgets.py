@@ -56,7 +56,10 @@ KEYS: dict[str, Key] = {
         example="0",
     ),
     "stack": Key(
-        type=ByTarget(), doc="bytes of local memory a thread, for spills and local arrays", example="{gfx942: 64}"
+        type=ByTarget(),
+        doc="bytes of local memory a thread, for spills and local arrays; "
+        "of recursion and calls by address one call's at most",
+        example="{gfx942: 64}",
     ),
     "shared": Key(
         type=ByTarget(), doc="bytes of shared memory a block, static and dynamic", example="2 * BLOCK_M * BLOCK_K * 2"
@@ -88,12 +91,13 @@ def check_targets(what: str, entry: Entry | None, known: Sequence[str], whose: s
     for budget in entry.value.entries if entry is not None and isinstance(entry.value, Map) else ():
         for own in budget.value.entries if isinstance(budget.value, Map) else ():
             if own.key.text not in known:
+                guess, otherwise = did_you_mean(own.key.text, known), "remove it, or add the target to `targets`"
                 raise ManifestError(
                     f"a budget for {show(own.key.text)}, which {whose} not built for",
                     where=own.key.position,
                     expected=f"targets among {', '.join(known)}",
                     actual=f"{what}.{budget.key.text}.{own.key.text}",
-                    remedy=did_you_mean(own.key.text, known) or "remove it, or add the target to `targets`",
+                    remedy=f"{guess} if not, {otherwise}" if guess else otherwise,
                 )
 
 

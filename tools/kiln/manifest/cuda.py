@@ -131,7 +131,12 @@ def read_cuda(key: str, values: Mapping[str, Any], entries: Mapping[str, Entry])
     if "source" not in entries or not values["source"].endswith(SUFFIX):
         for name in KEYS:
             if name in entries:
-                raise _foreign(f"`kernels.{key}.{name}` is for CUDA C++", entries[name], "a source that ends with .cu")
+                raise _foreign(
+                    f"`kernels.{key}.{name}` is for CUDA C++",
+                    entries[name],
+                    "a source that ends with .cu",
+                    "set the option num_warps instead" if name == "threads" else "remove it",
+                )
         return None
     for name in _TRITON_KEYS:
         if name in entries:
@@ -166,10 +171,8 @@ def read_cuda(key: str, values: Mapping[str, Any], entries: Mapping[str, Entry])
     return Cuda(threads=values["threads"], shared=values["shared"], defines=values["defines"], flags=values["flags"])
 
 
-def _foreign(what: str, entry: Entry, expected: str) -> ManifestError:
-    return ManifestError(
-        what, where=entry.key.position, expected=expected, actual=show(entry.key.text), remedy="remove it"
-    )
+def _foreign(what: str, entry: Entry, expected: str, remedy: str = "remove it") -> ManifestError:
+    return ManifestError(what, where=entry.key.position, expected=expected, actual=show(entry.key.text), remedy=remedy)
 
 
 def _check_options(what: str, entry: Entry | None) -> None:

@@ -149,7 +149,9 @@ KERNEL: dict[str, Key] = {
         type=Text(words="the name of a function", check=check_kernel_function),
         doc="the jitted function in it, or whose rows of a function table are meant. In a class it is `Ops.kernel`; "
         "in a function that makes it, `make_kernel.kernel`: the parameters of `make_kernel` get their values from "
-        "`constants`, blocks and axes",
+        "`constants`, blocks and axes. In CUDA C++ the kernel with its namespace and template arguments: "
+        "`ns::row_sum<{T}, {block}>`, where {T} is the dtype's type in C++, such as float and __half, and constants "
+        "and axes have their names",
         example="softmax_kernel",
         required=True,
         unless=("function_table",),
@@ -238,7 +240,8 @@ KERNEL: dict[str, Key] = {
         doc="types of the arguments in order, without constants: *fp16 for a pointer, :16 for what is divisible by 16, "
         ":1 for what is 1. A tuple is (*fp16, i32:16): callers pass its members, named after the parameter and their "
         "places (sizes_0, sizes_1). Arguments keep the names of the function's parameters; in structs, one that C, C++ "
-        "or Rust keeps for itself has an underscore behind it: do_",
+        "or Rust keeps for itself has an underscore behind it: do_. In CUDA C++ i32 is int, i64 is long long, *fp16 is "
+        "__half *; a pointer to a struct can be of any dtype",
         example='"*{dtype}:16, *{dtype}:16, i32, i32:1"',
         required=True,
         unless=("function_table",),

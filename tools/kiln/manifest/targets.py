@@ -81,7 +81,7 @@ def library_targets(given: tuple[str, ...], node: Node, find_native: NativeTarge
 def kernel_targets(
     key: str, given: tuple[str, ...] | None, node: Node | None, library: LibraryTargets
 ) -> tuple[str, ...]:
-    """The kernel's targets in the library's order; None where it has no `targets` of its own.
+    """The kernel's targets in the library's order: all of them where it has none of its own, `given` being None.
 
     Raises ManifestError for one that the library is not built for.
     """

@@ -36,6 +36,8 @@ def _refusal(manifest: Manifest, kernel: Kernel, target: Target) -> ManifestErro
         language, why = "in Triton", "Triton does not compile for it"
     if kernel.cuda is None and exact is not None and exact.triton and target.kind == "cubin":
         remedy = f"write {exact.name} for it; for other GPUs of that generation add a PTX target, such as compute_80"
+    elif fit and not any(target.name in each.targets and serves(each, target) for each in manifest.kernels):
+        remedy = f"remove {target.name} from `targets`: no other kernel is built for it"
     elif fit:
         remedy = f"give the kernel `targets: [{', '.join(fit)}]`"
     else:

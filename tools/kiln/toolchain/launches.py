@@ -68,13 +68,13 @@ def _checks(variant: Variant) -> Iterator[Check]:
 def _threads(variant: Variant, target: Target) -> Demand | None:
     warps = variant.options["num_warps"]
     threads = warps * target.warp_size
-    if threads <= target.max_threads:
+    if threads <= target.limits.max_threads:
         return None
-    most = target.max_threads // target.warp_size
+    most = target.limits.max_threads // target.warp_size
     return Demand(
         what=f"a block would have {threads} threads",
         where=variant.option_position("num_warps"),
-        expected=f"at most {target.max_threads} threads in a block on {target.name}",
+        expected=f"at most {target.limits.max_threads} threads in a block on {target.name}",
         actual=f"{_asked(variant, 'num_warps')}, with {target.warp_size} threads a warp",
         remedy=f"lower num_warps to {most} or less",
     )
@@ -129,12 +129,12 @@ def _ptx_version(variant: Variant, target: Target) -> Demand | None:
 
 
 def _shared(variant: Variant, target: Target) -> Demand | None:
-    if variant.shared is None or variant.shared <= target.max_shared:
+    if variant.shared is None or variant.shared <= target.limits.max_shared:
         return None
     return Demand(
         what=f"a block would have {variant.shared} bytes of dynamic shared memory",
         where=variant.kernel.positions["shared"],
-        expected=f"at most {target.max_shared} bytes on {target.name}",
+        expected=f"at most {target.limits.max_shared} bytes on {target.name}",
         actual=f"shared: {variant.shared}",
         remedy="use smaller blocks, or share less",
     )

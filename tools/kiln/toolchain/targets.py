@@ -110,6 +110,7 @@ LIMITS: dict[int | str, Limits] = {
         _amd("gfx90a", 64, 64, 512, _AMD),
         _amd("gfx942", 64, 64, 512, _AMD),
         _amd("gfx950", 64, 160, 512, _AMD),
+        _amd("gfx1030", 32, 64, 256, _AMDGPU),
         _amd("gfx1100", 32, 64, 256, _AMDGPU),
         _amd("gfx1101", 32, 64, 256, _AMDGPU),
         _amd("gfx1102", 32, 64, 256, _AMDGPU),
@@ -147,18 +148,6 @@ class Target:
     @property
     def warp_size(self) -> int:
         return self.limits.warp_size
-
-    @property
-    def max_threads(self) -> int:
-        return self.limits.max_threads
-
-    @property
-    def max_shared(self) -> int:
-        return self.limits.max_shared
-
-    @property
-    def max_registers(self) -> int | None:
-        return self.limits.max_registers
 
 
 _NOT_TRITON = (88,)
@@ -210,27 +199,31 @@ _ALL = [
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}
 """by name: cubins, then PTX, then hsacos, each in the order of the table"""
 
-_NOT_BUILDABLE = {
-    "gfx1010": ("Triton refuses it", "remove it"),
-    "gfx1030": ("Triton refuses it", "remove it"),
-    "sm_101": ("its number is 110 now", "write sm_110a, or sm_110 for kernels in CUDA C++"),
-    "compute_101": ("its number is 110 now", "write compute_110"),
+_RENUMBERED = {
+    "sm_101": "its number is 110 now: write sm_110a, or sm_110 for kernels in CUDA C++",
+    "compute_101": "its number is 110 now: write compute_110",
 }
-"""why, and what to do"""
+"""former names, and what to do"""
 
 
 def find(name: str, position: Position) -> Target:
     """The target of that name. Raises ManifestError at `position` with what to write instead."""
     if name in TARGETS:
         return TARGETS[name]
-    why, remedy = _NOT_BUILDABLE.get(name, ("", ""))
     raise ManifestError(
-        f"target {name!r} cannot be built: {why}" if why else f"unknown target {name!r}",
+        f"unknown target {name!r}",
         where=position,
         expected="a target that `kiln targets-docs` lists",
         actual=name,
-        remedy=remedy or did_you_mean(name, TARGETS) or "use one of those",
+        remedy=_RENUMBERED.get(name) or _closest(name),
     )
+
+
+def _closest(name: str) -> str:
+    """What to write; no guess for a name of a GPU, such as h100: sm_100 looks like it and is another one."""
+    if not name.lower().startswith(("sm", "compute", "gfx")):
+        return "write its architecture: an H100 is sm_90a, an MI300X is gfx942"
+    return did_you_mean(name, TARGETS) or "use one of those"
 
 
 def narrowed(fit: Iterable[str]) -> str:

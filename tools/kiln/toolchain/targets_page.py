@@ -1,22 +1,22 @@
-"""docs/targets.md: what can stand in `targets`, made of the same table as the checks."""
+"""docs/targets.md: what can stand in `targets`, made of the same tables as the checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kiln.manifest.dtypes import DTYPES
-from kiln.toolchain.dtypes import missing_dtypes
+from kiln.toolchain.dtypes import fp8_dtypes
 from kiln.toolchain.targets import LIMITS, TARGETS, Limits, Target
+from kiln.toolchain.triton_releases import RELEASES
 
 _HEAD = """\
 # Targets
 
-<!-- Made with `kiln targets-docs > docs/targets.md` from the table that the checks use; edits are lost. -->
+<!-- Made with `kiln targets-docs > docs/targets.md` from the tables that the checks use; edits are lost. -->
 
 What can stand in `targets` of kernels.yaml, which compiler serves it, and what one block may take there. An image that
 takes more fails `validate`; what kernels.yaml itself says that a target cannot have is refused before anything is
-built: threads, dynamic shared memory, clusters, programmatic dependent launch, dtypes of 8 bits, a PTX ISA that does
-not know the target.
+built: threads, dynamic shared memory, clusters, programmatic dependent launch, fp8 dtypes, a PTX ISA that does not
+know the target.
 
 `sm_80` is code for compute capability 8.0, which later 8.x GPUs run too, but for embedded ones. `a` is code for one
 architecture exactly, `f` for its family. `compute_80` is PTX, which a driver compiles for its own GPU, of that
@@ -62,7 +62,9 @@ def targets_page() -> str:
         _HEAD,
         f"{_NVIDIA}\n{_table(heads[0], map(_nvidia_row, nvidia))}",
         f"{_AMD}\n{_table(heads[1], map(_amd_row, amd))}",
-        f"## Dtypes of 8 bits in Triton\n\n{_table(['targets', 'dtypes'], _dtypes())}",
+        "## Releases of Triton\n\nWhat each lacks of the targets above, and the newest PTX that it can check.\n\n"
+        f"{_table(['Triton', 'lacks', 'PTX ISA'], _releases())}",
+        f"## fp8 dtypes in Triton\n\n{_table(['targets', 'dtypes'], _dtypes())}",
         "CUDA C++ has fp8e4nv and fp8e5 on every target.\n",
         f"## Sources\n\n{_sources()}",
     ]
@@ -97,14 +99,23 @@ def _amd_row(row: Limits) -> list[str]:
     ]
 
 
+def _releases() -> list[list[str]]:
+    return [
+        [
+            f"{major}.{minor}",
+            _names(target for target in TARGETS.values() if target.name in release.lacks) or "none",
+            f"{release.newest_ptx // 10}.{release.newest_ptx % 10}",
+        ]
+        for (major, minor), release in RELEASES.items()
+    ]
+
+
 def _dtypes() -> list[list[str]]:
     """Targets with the same dtypes in one row."""
     rows: dict[tuple[str, ...], list[Target]] = {}
     for target in TARGETS.values():
         if target.triton:
-            missing = missing_dtypes(target)
-            has = tuple(name for name in DTYPES if name.startswith("fp8") and name not in missing)
-            rows.setdefault(has, []).append(target)
+            rows.setdefault(fp8_dtypes(target), []).append(target)
     return [[_names(own), ", ".join(has)] for has, own in rows.items()]
 
 

@@ -172,7 +172,7 @@ class HostTools:
                 expected=f"one program, without arguments, that works for {self.host}",
                 remedy=f"name another one, or a script that calls it, or unset {variable}",
             )
-        packages = [host.package(name) for name in _PACKAGES[tool]]
+        packages = [host.package(each) for each in _PACKAGES[tool]]
         raise ToolchainError(
             f"{name} is missing: it is needed to build host objects and archives for {self.host}",
             remedy=f"install {' and '.join(packages)} (Debian, Ubuntu: apt-get install {' '.join(packages)}), or set "

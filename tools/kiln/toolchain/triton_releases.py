@@ -31,7 +31,7 @@ RELEASES: Mapping[tuple[int, int], Release] = {
     (3, 6): Release(blackwell_from=100, newest_ptx=87, lacks=frozenset({"sm_110a", "gfx906"})),
     (3, 7): Release(blackwell_from=100, newest_ptx=87, lacks=frozenset({"gfx906"})),
     (3, 8): Release(blackwell_from=100, newest_ptx=88),
-    (3, 9): Release(blackwell_from=90, newest_ptx=88),
+    (3, 9): Release(blackwell_from=90, newest_ptx=88, lacks=frozenset({"gfx1030"})),
 }
 """by major and minor number, the oldest first; pyproject.toml has the same range"""
 

@@ -46,7 +46,7 @@ _DEPTH = 40
 """calls within calls"""
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "ir_override")
-"""the parameters of triton.Config after the first, in order (Triton 3.9, runtime/autotuner.py)"""
+"""the parameters of triton.Config after the first, in order (Triton 3.6 to 3.9, runtime/autotuner.py)"""
 _CONFIG_DEFAULTS: dict[str, object] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 _RUN_AS_THEY_ARE = frozenset(
     {"functools.cache", "functools.lru_cache", "triton.constexpr_function", "triton.runtime.jit.constexpr_function"}

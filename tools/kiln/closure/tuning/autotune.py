@@ -42,7 +42,7 @@ _OWN = "it is the project's own decorator, which may do more with configurations
 _MEASURING = frozenset({"cache_results", "do_bench", "rep", "use_cuda_graph", "warmup"})
 """those that say how to measure"""
 _PARAMETERS = ("configs", "key", "prune_configs_by", "reset_to_zero", "restore_value", "pre_hook", "post_hook")
-"""the parameters of triton.autotune in order, as far as they are given by place (Triton 3.9, runtime/autotuner.py)"""
+"""the parameters of triton.autotune in order, as far as they are given by place (Triton, runtime/autotuner.py)"""
 _DEFAULTS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3}
 """of triton.Config: a configuration says them even where its source does not"""
 
