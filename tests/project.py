@@ -126,6 +126,6 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=300,
+            timeout=800,
         )
         return Result(code=done.returncode, output=done.stdout)
