@@ -246,7 +246,7 @@ def test_one_promise_more_rebuilds_its_variant_only(project: Project) -> None:
     project.edit("kernels.yaml", "{step: 16}]", "{step: 16, in_ptr: 16}]")
     try:
         ran = project.doit("compile").expect().ran("compile")
-        assert ran == [f"strict_fp16_256_step16_in_ptr16@{target}" for target in ("sm_80", "gfx942")]
+        assert set(ran) == {f"strict_fp16_256_step16_in_ptr16@{target}" for target in ("sm_80", "gfx942")}
     finally:
         project.edit("kernels.yaml", "{step: 16, in_ptr: 16}]", "{step: 16}]")
 
