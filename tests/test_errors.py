@@ -37,6 +37,13 @@ def test_every_kind_pickles_with_all_its_parts(kind: type[KilnError]) -> None:
     assert str(again) == str(error)
 
 
+def test_the_stage_is_that_of_the_kind_unless_another_is_given() -> None:
+    kinds = (KilnError, errors.ClosureError, errors.ImageError)
+    assert [kind("what").stage for kind in kinds] == [None, "slice", "check"]
+    error = errors.ImageError("what", stage="ptxas")
+    assert (error.stage, error.filled(actual="this").stage, pickle.loads(pickle.dumps(error)).stage) == ("ptxas",) * 3
+
+
 def test_a_refusal_of_the_system_names_the_file_the_reason_and_a_remedy() -> None:
     error = os_failure("it cannot be written", OSError(errno.EACCES, "Permission denied", "/a/file"), Path("/a"))
     assert isinstance(error, StateError)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kiln.errors import CompileError, KilnError, Position
+from kiln.stages import timed
 
 
 class OwnError(KilnError):
@@ -42,6 +43,16 @@ def write(files: dict[str, str], staging: Path) -> None:
 def sleep(pause: float, staging: Path) -> None:
     """Take some time."""
     time.sleep(pause)
+
+
+def meet(own: str, other: str, staging: Path) -> None:
+    """Make one file, and wait until somebody else has made another."""
+    Path(own).touch()
+    end = time.monotonic() + 60
+    while not Path(other).exists():
+        if time.monotonic() > end:
+            raise KilnError(f"nobody made {other}")
+        time.sleep(0.01)
 
 
 def copy(source: str, name: str, pause: float, staging: Path) -> None:
@@ -106,6 +117,21 @@ def kill_self(number: int, staging: Path) -> None:
     time.sleep(10)
 
 
+def end_in_a_stage(how: str, staging: Path) -> None:
+    """Go through one stage, and fail, die or hang in one within the next."""
+    with timed("front end"):
+        pass
+    with timed("llir"), timed("a stage with a long name"):
+        if how == "fail":
+            raise CompileError("it failed")
+        if how == "hang":
+            time.sleep(60)
+        if how == "die":
+            os.abort()
+    with timed("check"):
+        raise CompileError("it failed", stage="own")
+
+
 def abort_for_memory(staging: Path) -> None:
     """Do what C++ does when an allocation fails."""
     os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
@@ -125,6 +151,12 @@ def exhaust(staging: Path) -> None:
         with suppress(MemoryError) if size > 1 else nullcontext():
             while True:
                 taken = (taken, bytearray(size))
+
+
+def take_memory(group: str, size: int, staging: Path) -> None:
+    """Go into a cgroup, and fill memory there."""
+    Path(group).write_text(str(os.getpid()), "utf-8")
+    bytearray(b"x") * size
 
 
 def hang(numbers: str, staging: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ import pytest
 from engine_helpers import TOOLS, alive, can_mount, children, numbers_in, on_a_small_disk, wait_until
 
 from kiln.digests import digest_file
+from kiln.engine import forkserver
 from kiln.engine.forkserver import Ended
 from kiln.engine.pool import Pool
 from kiln.engine.step import Call
-from kiln.errors import CompileError, KilnError, Position, StateError
+from kiln.errors import CompileError, KilnError, MemoryLimitError, Position, StateError
 
 
 def call(function: str, **settings: Any) -> Call:
@@ -115,6 +118,83 @@ def test_a_kill_hints_at_memory(pool: Pool) -> None:
     error = failure(run(pool, "kill_self", number=int(signal.SIGKILL)))
     assert "killed by signal 9 (SIGKILL)" in error.what
     assert "smaller -n" in str(error.remedy)
+    assert "MiB" in str(error.actual)
+
+
+def test_a_job_that_memory_ran_out_for_says_how_much_it_had(make_pool: Callable[..., Pool]) -> None:
+    """A limit around the build kills a job: the kernel counts that, and so it is told from somebody's own SIGKILL."""
+    top = Path("/sys/fs/cgroup")
+    is_version_1 = (top / "memory").is_dir()
+    group = (top / "memory" if is_version_1 else top) / f"kiln-test-{os.getpid()}"
+    limit = group / ("memory.limit_in_bytes" if is_version_1 else "memory.max")
+    with cgroup(group, limit, 200 << 20) as join:
+        if join is None:
+            # Where no group can be made, the count is all that stands between the two words.
+            killings = forkserver._Killings()
+            killings._seen = -1
+            assert killings.more()
+            assert not killings.more()
+            return
+        error = failure(run(make_pool(), "take_memory", group=str(join), size=400 << 20))
+    assert isinstance(error, MemoryLimitError)
+    assert error.what.startswith("out of memory: the kernel killed its process")
+    said = re.fullmatch(r"its largest process had (\d+) MiB", str(error.actual))
+    assert said is not None
+    assert 150 < int(said[1]) < 300, "the limit, and what it had before it came under that"
+    assert "smaller -n" in str(error.remedy)
+
+
+@contextmanager
+def cgroup(group: Path, limit: Path, size: int) -> Iterator[Path | None]:
+    """A cgroup with a limit of `size` bytes: the file that takes the numbers of processes to be in it, or None."""
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        try:
+            limit.write_text(str(size))
+        except OSError:
+            yield None
+            return
+        yield group / "cgroup.procs"
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text().strip())
+        group.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("how", "stage"),
+    [
+        ("fail", "a stage with a long name"),
+        ("die", "a stage with a l"),
+        ("hang", "a stage with a l"),
+        ("go on", "own"),
+    ],
+)
+def test_a_failure_names_its_stage_also_when_the_process_is_gone(pool: Pool, how: str, stage: str) -> None:
+    assert failure(run(pool, "end_in_a_stage", how=how, seconds=0.5)).stage == stage
+
+
+def test_a_failure_outside_of_every_stage_names_none(pool: Pool) -> None:
+    assert failure(run(pool, "crash")).stage is None
+
+
+def test_an_interrupted_start_leaves_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception between the start of the process and its entry: it ends by itself when the pool is closed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    real = subprocess.Popen
+
+    def popen(*arguments: Any, **keywords: Any) -> None:
+        started.append(real(*arguments, **keywords))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kiln.engine.pool.subprocess.Popen", popen)
+    with pytest.raises(KeyboardInterrupt), Pool(size=1, root=tmp_path, temp=tmp_path / "tmp") as pool:
+        pool.start("job", call("nothing"))
+    assert started[0].wait(10) == 0
 
 
 def test_a_signal_without_a_name_is_named_by_its_number(pool: Pool) -> None:
@@ -141,6 +221,7 @@ def test_a_process_that_a_job_leaves_behind_ends_with_it(pool: Pool, tmp_path: P
 def test_the_memory_limit_is_named(pool: Pool) -> None:
     error = failure(run(pool, "allocate", size=4 << 30, memory=2 << 30))
     assert error.what == "out of memory: its limit is 2048 MiB"
+    assert "MiB" in str(error.actual)
     assert error.remedy
     assert run(pool, "allocate", size=1 << 20, memory=2 << 30).error is None
 
@@ -317,6 +398,16 @@ def test_nothing_is_started_before_the_first_job(make_pool: Callable[..., Pool])
     assert len(children() - before) == 1
     pool.close()
     assert children() == before
+
+
+def test_whether_one_has_ended_is_told_without_waiting(pool: Pool) -> None:
+    assert not pool.has_ended
+    pool.start("job", call("sleep", pause=0.5))
+    assert not pool.has_ended
+    wait_until(lambda: pool.has_ended)
+    assert pool.wait().name == "job"
+    pool.release("job")
+    assert not pool.has_ended
 
 
 def test_many_jobs_keep_their_names_and_leak_nothing(make_pool: Callable[..., Pool], tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from engine_helpers import TOOLS, can_mount, on_a_small_disk, run_python, wait_until, without_root
 
-from kiln.engine.state import Output, Row, State
+from kiln.engine.rows import Output, Row
+from kiln.engine.state import State
 from kiln.errors import StateError
 
 

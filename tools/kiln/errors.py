@@ -26,7 +26,11 @@ class KilnError(Exception):
     """What failed, in a form that a person can act on.
 
     `str()` gives a line `<where>: <what>`, then an indented line each for expected, actual and remedy, where set.
+    `stage` names the part of the work that failed: `front end`, `ptxas`, `objcopy`.
     """
+
+    usual_stage: str | None = None
+    """the stage that errors of a kind are of, unless they say another"""
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class KilnError(Exception):
         expected: str | None = None,
         actual: str | None = None,
         remedy: str | None = None,
+        stage: str | None = None,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -43,6 +48,7 @@ class KilnError(Exception):
         self.expected = expected
         self.actual = actual
         self.remedy = remedy
+        self.stage = stage or self.usual_stage
 
     def __str__(self) -> str:
         head = self.what if self.where is None else f"{self.where}: {self.what}"
@@ -51,12 +57,12 @@ class KilnError(Exception):
 
     def filled(self, *, where: Position | str | None = None, actual: str | None = None) -> KilnError:
         """The same error with what it left open: whoever catches it often knows more than whoever raised it."""
-        parts = (self.what, self.where or where, self.expected, self.actual or actual, self.remedy)
+        parts = (self.what, self.where or where, self.expected, self.actual or actual, self.remedy, self.stage)
         return _rebuild(type(self), *parts)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross the pipe from a child, so they pickle with all their parts."""
-        return (_rebuild, (type(self), self.what, self.where, self.expected, self.actual, self.remedy))
+        return (_rebuild, (type(self), self.what, self.where, self.expected, self.actual, self.remedy, self.stage))
 
 
 def _rebuild(
@@ -66,8 +72,9 @@ def _rebuild(
     expected: str | None,
     actual: str | None,
     remedy: str | None,
+    stage: str | None,
 ) -> KilnError:
-    return kind(what, where=where, expected=expected, actual=actual, remedy=remedy)
+    return kind(what, where=where, expected=expected, actual=actual, remedy=remedy, stage=stage)
 
 
 class ManifestError(KilnError):
@@ -76,6 +83,8 @@ class ManifestError(KilnError):
 
 class ClosureError(KilnError):
     """The slice of a kernel's source could not be cut or executed."""
+
+    usual_stage = "slice"
 
 
 class UncutError(ClosureError):
@@ -93,9 +102,15 @@ class CompileError(KilnError):
 class ImageError(KilnError):
     """A built image is not what was declared, or cannot be read."""
 
+    usual_stage = "check"
+
 
 class PackagingError(KilnError):
     """Images could not be turned into a library."""
+
+
+class MemoryLimitError(KilnError):
+    """A step took more memory than it may have, or than there is."""
 
 
 class StateError(KilnError):

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from kiln.digests import is_digest
+from kiln.engine.cache import Counts, Entry, StepCache, note_counts
 from kiln.engine.forkserver import Ended
+from kiln.engine.machine import free_memory
 from kiln.engine.pool import Pool
-from kiln.engine.publish import make_folder, publish, remove
-from kiln.engine.state import Row, State
+from kiln.engine.publish import make_folder, publish, publish_bytes, remove
+from kiln.engine.rows import Output, Row
+from kiln.engine.schedule import Schedule
+from kiln.engine.state import State
 from kiln.engine.status import Status, check
-from kiln.engine.step import Step
+from kiln.engine.step import Found, Step
+from kiln.engine.trace import TRACE, Recorder
 from kiln.errors import KilnError
+
+_MEMORY = 0.9
+"""the part of the free memory that steps may be expected to take; the rest is for what nobody expected"""
+_KEPT_EVERY = 2.0
+"""seconds between visits to the cache: each begins with a look at all files that digests were made of"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,29 +41,51 @@ class Finished:
     """where the failed step's whole output is kept"""
     output: str
     seconds: float
+    peak_memory: int
+    """bytes"""
 
 
 class Build:
-    """Runs steps whose outputs lie below `root`. `folder`, below it, is private: lock, temporary files, logs."""
+    """Runs steps whose outputs lie below `root`. `folder`, below it, is private: lock, temporary files, logs.
+
+    A `cache` may be set before the build is entered; its store is whoever set it's to close.
+    """
+
+    cache: StepCache | None = None
 
     def __init__(self, *, state: State, root: Path, folder: Path, size: int) -> None:
         self.state = state
         self.root = root
         self._folder = folder
+        self.vouched: set[str] = set()
+        """steps that are fresh by the outline of the last build; nothing of theirs is asked"""
         self._statuses: dict[str, Status] = {}
         self._running: dict[str, tuple[Step, Status]] = {}
-        self._pool = Pool(size=size, root=folder, temp=folder / "tmp")
+        self._temp = folder / "tmp"
+        self._pool = Pool(size=size, root=folder, temp=self._temp)
+        self._waiting: Schedule | None = None
+        self._kept = 0.0
+        self._is_restoring = False
+        self._trace = Recorder(folder / TRACE, lambda: self._pool.size)
 
     def __enter__(self) -> Build:
         # Another build may have held the lock until now.
         self.state.refresh()
         self._statuses.clear()
+        self._waiting = None
+        self._is_restoring = False
+        self._trace.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.close()
+        self._trace.close()
+        if self.cache is not None:
+            self.cache.flush()
+            if self.cache.counts != Counts():
+                note_counts(self._folder, self.cache.counts)
 
     @property
     def lock(self) -> Path:
@@ -65,9 +99,11 @@ class Build:
         known steps, in the folders that those write to. Returns the names of the steps that are gone.
         """
         # A folder that cannot be removed is in nobody's way: each job's has a name of its own.
-        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
+        shutil.rmtree(self._temp, ignore_errors=True)
         gone = [name for name in self.state.rows if name not in known]
-        kept = {output.path for name, row in self.state.rows.items() if name in known for output in row.outputs}
+        # To look into the rows of a large library takes long, and mostly nothing is gone.
+        rows = self.state.rows.items() if gone else ()
+        kept = {output.path for name, row in rows if name in known for output in row.outputs}
         for name in gone:
             row = self.state.rows[name]
             remove(self.root, [output.path for output in row.outputs if output.path not in kept])
@@ -104,9 +140,56 @@ class Build:
 
     def status(self, name: str, step: Step) -> Status:
         """Whether the step is fresh. Asked once a build; a step that finishes is asked anew."""
+        row = self.state.rows.get(name)
+        if name in self.vouched and row is not None:
+            return Status(components=row.components, reasons=())
         if name not in self._statuses:
             self._statuses[name] = check(step, self.state.rows.get(name), self.root, self.state.files)
         return self._statuses[name]
+
+    def wait_for(self, name: str) -> None:
+        """Let a stale step wait for its turn: `next` says when it may start."""
+        self._schedule.add(name)
+
+    def next(self) -> str | None:
+        """The waiting step that should start now, which waits no more; None when none may.
+
+        The longest goes first, as far as recorded times tell, and only while what steps took before fits into memory.
+        """
+        if not self.free or self._waiting is None or not self._waiting:
+            return None
+        return self._waiting.next(self._running)
+
+    def stop_waiting(self) -> None:
+        """Start no step any more of those that wait."""
+        if self._waiting is not None:
+            self._waiting.clear()
+
+    @property
+    def _schedule(self) -> Schedule:
+        if self._waiting is None:
+            free = free_memory()
+            self._waiting = Schedule(self.state.rows, None if free is None else int(free * _MEMORY))
+        return self._waiting
+
+    def restore(self, name: str, step: Step) -> bool:
+        """Publish and record what the cache has of a stale step; False when it has nothing. Raises KilnError."""
+        if self.cache is None or not step.cached:
+            return False
+        began = time.monotonic()
+        hit = self.cache.get(step, self._asked(name, self.status(name, step)))
+        if hit is None:
+            return False
+        staging = self._temp / "restored"
+        if not self._is_restoring:
+            make_folder(self._folder, staging)
+            self._is_restoring = True
+        contents = {output: hit.entry.files[role] for role, output in zip(step.cached, step.outputs, strict=True)}
+        outputs = publish_bytes(contents, staging, self.root)
+        # The digests that led to the entry, and no later ones: an edit in between makes the step stale.
+        self._record(name, step, hit.inputs, hit.found, outputs, hit.entry)
+        self._trace.restored(name, began, outputs)
+        return True
 
     def start(self, name: str, step: Step) -> None:
         """Start a step in a child. Raises KilnError when its inputs cannot be had."""
@@ -114,8 +197,10 @@ class Build:
         before = (self.state.rows.get(name) for name in step.after)
         reads = {self.root / output.path: output.sha256 for row in before if row for output in row.outputs}
         # What is recorded in the end is what was asked here: an edit during the run makes the step stale again.
-        self._pool.start(name, step.call(), reads)
+        call, asked = step.call(), time.monotonic()
+        self._pool.start(name, call, reads)
         self._running[name] = (step, status)
+        self._trace.start(name, asked)
 
     def finish(self) -> Finished:
         """The next step that ends: published and recorded, or failed with nothing of it published."""
@@ -123,24 +208,27 @@ class Build:
         step, status = self._running.pop(ended.name)
         self._statuses.pop(ended.name, None)
         error = ended.error
+        outputs: tuple[Output, ...] = ()
+        is_recorded = False
         try:
             if error is None:
-                outputs = publish(self._pool.staging(ended.name), self.root, step.outputs)
-                self._remove_leftovers(ended.name, step)
-                self.state.record(
-                    ended.name,
-                    Row(
-                        components=self._components(ended, step, status),
-                        found=ended.found,
-                        outputs=outputs,
-                        seconds=ended.seconds,
-                        peak_memory=ended.peak_memory,
-                    ),
-                )
+                # What was asked before the run, and what the run found out.
+                found = step.found(ended.found) if ended.found else {}
+                components = {**self._asked(ended.name, status), **found}
+                staging = self._pool.staging(ended.name)
+                outputs = publish(staging, self.root, step.outputs)
+                row = self._record(ended.name, step, components, ended.found, outputs, ended)
+                is_recorded = True
+                if self._waiting is not None:
+                    self._waiting.learn(ended.name, row)
+                if self.cache is not None:
+                    self.cache.keep(step, row)
         except KilnError as failure:
             error = failure
         finally:
             self._pool.release(ended.name)
+            self._trace.end(ended, outputs, failed=not is_recorded)
+        self._visit_cache()
         if error is not None:
             # A full disk must not hide the failure that is being reported; what it can do to a row is to keep it.
             with suppress(KilnError):
@@ -152,14 +240,70 @@ class Build:
             log=self._keep_log(ended, failed=error is not None),
             output=ended.output,
             seconds=ended.seconds,
+            peak_memory=ended.peak_memory,
         )
 
-    def _components(self, ended: Ended, step: Step, status: Status) -> Mapping[str, str]:
-        """The step's inputs as the run had them: those that were asked before it, and those that it found out."""
-        row = self.state.rows.get(ended.name)
+    @property
+    def has_finished(self) -> bool:
+        """Whether `finish` would return at once."""
+        return self._pool.has_ended
+
+    def finishes_within(self, seconds: float | None, wake: int | None = None) -> bool:
+        """Whether `finish` would return at once, by then; None stands for ever, and a step must be running then.
+
+        That `wake`, a file descriptor, can be read from ends it as well.
+        """
+        return self._pool.ends_within(seconds, wake)
+
+    def end_children(self) -> None:
+        """End what still runs. What it would have made is not published."""
+        self._pool.close()
+
+    def _record(
+        self,
+        name: str,
+        step: Step,
+        components: Mapping[str, str],
+        found: Found,
+        outputs: tuple[Output, ...],
+        cost: Ended | Entry,
+    ) -> Row:
+        """Record a step whose outputs are published, and remove what it made before and makes no more."""
+        self._remove_leftovers(name, step)
+        row = Row(
+            components=components,
+            found=found,
+            outputs=outputs,
+            seconds=cost.seconds,
+            peak_memory=cost.peak_memory,
+        )
+        self._keep_texts(step, row)
+        self.state.record(name, row)
+        self._statuses.pop(name, None)
+        return row
+
+    def _keep_texts(self, step: Step, row: Row) -> None:
+        """Keep what a step's inputs were, as far as no step had them before."""
+        texts: dict[str, str] = {}
+        for name, digest in row.components.items():
+            if is_digest(digest) and self.state.lacks_text(digest):
+                # What cannot be shown later is no reason to fail now, whatever a rule of the project's own raises.
+                with suppress(Exception):
+                    text = step.text(name, digest, row.found)
+                    if text is not None:
+                        texts[digest] = text.body
+        self.state.keep_texts(texts)
+
+    def _asked(self, name: str, status: Status) -> Mapping[str, str]:
+        """The step's inputs without those that its last run found out."""
+        row = self.state.rows.get(name)
         earlier = row.found if row is not None else {}
-        asked = {name: digest for name, digest in status.components.items() if name not in earlier}
-        return {**asked, **(step.found(ended.found) if ended.found else {})}
+        return {name: digest for name, digest in status.components.items() if name not in earlier}
+
+    def _visit_cache(self) -> None:
+        if self.cache is not None and time.monotonic() - self._kept > _KEPT_EVERY:
+            self.cache.flush()
+            self._kept = time.monotonic()
 
     def fail(self, name: str) -> None:
         """Record that the step is not fresh, whatever it was before."""

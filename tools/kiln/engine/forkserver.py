@@ -7,8 +7,10 @@ children along with all that they started: nothing outlives the build, even when
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib
 import io
+import mmap
 import os
 import pickle
 import resource
@@ -26,9 +28,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kiln import stages
 from kiln.digests import digest_file
+from kiln.engine.machine import oom_kills
 from kiln.engine.step import Found
-from kiln.errors import KilnError, Position, no_space, os_failure
+from kiln.errors import KilnError, MemoryLimitError, Position, no_space, os_failure
+from kiln.stages import Stage
 
 _HEADER = struct.Struct("<Q")
 LOG_VARIABLE = "KILN_LOG"
@@ -68,6 +73,12 @@ class Ended:
     """what the child and its tools wrote to standard output and error"""
     seconds: float
     peak_memory: int
+    cpu_seconds: float = 0.0
+    """of the child and all that it waited for"""
+    began: float = 0.0
+    """when it was forked, on the monotonic clock; 0 for one that could not be started"""
+    stages: tuple[Stage, ...] = ()
+    """what the job noted of where its time went"""
 
 
 def pack(message: Any) -> bytes:
@@ -124,6 +135,7 @@ def serve(connection: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     children: dict[int, _Child] = {}
+    killings = _Killings()
     outbox = bytearray()
     try:
         while True:
@@ -144,7 +156,7 @@ def serve(connection: socket.socket) -> None:
                 if time.monotonic() >= child.deadline and not child.timed_out:
                     child.timed_out = True
                     _kill(pid)
-            for ended in _reap(children):
+            for ended in _reap(children, killings):
                 outbox += pack(ended)
             if writable:
                 del outbox[: connection.send(outbox, socket.MSG_DONTWAIT)]
@@ -170,6 +182,8 @@ def _preload(job: Job) -> Ended | None:
             if isinstance(error, KilnError):
                 return _not_started(job, _portable(error), None)
             return _not_started(job, KilnError(f"{module} cannot be imported: {error}"), traceback.format_exc())
+        # What was imported stays. Were the children's collectors to look through it, each would copy all of it.
+        gc.freeze()
     return None
 
 
@@ -209,7 +223,19 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _reap(children: dict[int, _Child]) -> list[Ended]:
+class _Killings:
+    """How many processes the kernel has killed for want of memory, so that a SIGKILL can be told from somebody's."""
+
+    def __init__(self) -> None:
+        self._seen = oom_kills()
+
+    def more(self) -> bool:
+        """Whether there are more than when it was asked last."""
+        before, self._seen = self._seen, oom_kills()
+        return before is not None and self._seen is not None and self._seen > before
+
+
+def _reap(children: dict[int, _Child], killings: _Killings) -> list[Ended]:
     ended = []
     for pid in list(children):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -222,7 +248,7 @@ def _reap(children: dict[int, _Child]) -> list[Ended]:
         seconds = time.monotonic() - child.started
         with os.fdopen(child.result, "rb") as result:
             result.seek(0)
-            ended.append(_ended(child, status, result.read(), seconds, usage.ru_maxrss * 1024))
+            ended.append(_ended(child, status, result.read(), seconds, usage, killings))
         os.close(child.alive)
     return ended
 
@@ -231,26 +257,33 @@ _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "Cannot allocate memory")
 """what compilers print before they abort for want of memory"""
 
 
-def _ended(child: _Child, status: int, result: bytes, seconds: float, peak_memory: int) -> Ended:
-    job = child.job
+def _ended(
+    child: _Child, status: int, result: bytes, seconds: float, usage: resource.struct_rusage, killings: _Killings
+) -> Ended:
+    job, peak_memory = child.job, usage.ru_maxrss * 1024
     output = _read_log(job.folder / "log")
     error: KilnError | None = None
     trace: str | None = None
     found: Found = {}
+    noted: list[Stage] = []
     if child.timed_out:
         error = KilnError(
             f"stopped: it ran past its time limit of {job.seconds:g} s",
             remedy="see what it printed; if it only needs longer, it is too large for this limit",
         )
     elif os.WIFSIGNALED(status):
-        error = _killed(job, os.WTERMSIG(status), output)
-    elif status == 0 and result:
-        error, trace, found = pickle.loads(result)
+        error = _killed(job, os.WTERMSIG(status), output, killings)
+    elif status == 0 and len(result) > stages.MARK:
+        error, trace, found, noted = pickle.loads(result[stages.MARK :])
     else:
         error = KilnError(
             f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result",
             remedy="something in it ended the process; see what it printed",
         )
+    if isinstance(error, MemoryLimitError):
+        error = error.filled(actual=f"its largest process had {peak_memory >> 20} MiB")
+    if error is not None and error.stage is None:
+        error.stage = stages.marked(result[: stages.MARK])
     return Ended(
         name=job.name,
         error=error,
@@ -259,23 +292,33 @@ def _ended(child: _Child, status: int, result: bytes, seconds: float, peak_memor
         output=output,
         seconds=seconds,
         peak_memory=peak_memory,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        began=child.started,
+        stages=tuple(noted),
     )
 
 
-def _killed(job: Job, number: int, output: str) -> KilnError:
+def _killed(job: Job, number: int, output: str, killings: _Killings) -> KilnError:
     if number in (signal.SIGABRT, signal.SIGSEGV) and any(text in output[-10_000:] for text in _OUT_OF_MEMORY):
         return _out_of_memory(job)
+    if number == signal.SIGKILL:
+        # The server kills only what ran past its time limit, and that was asked first.
+        return MemoryLimitError(
+            "out of memory: the kernel killed its process, for the machine or a limit around the build had none left"
+            if killings.more()
+            else "its process was killed by signal 9 (SIGKILL), which the build did not send: the kernel, or a limit "
+            "around the build, may have run out of memory",
+            remedy="build with a smaller -n, or give the build more memory",
+        )
     name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
     return KilnError(
         f"its process was killed by signal {number} ({name})",
-        remedy="a SIGKILL that nobody sent is the kernel running out of memory: build with a smaller -n"
-        if number == signal.SIGKILL
-        else "the compiler crashed on this input; see what it printed",
+        remedy="the compiler crashed on this input; see what it printed",
     )
 
 
 def _out_of_memory(job: Job) -> KilnError:
-    return KilnError(
+    return MemoryLimitError(
         f"out of memory: its limit is {job.memory >> 20} MiB",
         remedy="give it less to do at once, such as a smaller block, or its step a higher limit",
     )
@@ -310,7 +353,9 @@ def _run(job: Job, result: int, alive: int, server: int, foreign: tuple[int, ...
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setpgid(0, 0)
         _die_with(server, alive)
-        data = pickle.dumps(_call(job))
+        stages.keep_in(result)
+        data = pickle.dumps((*_call(job), stages.taken()))
+        os.lseek(result, stages.MARK, os.SEEK_SET)
         while data:
             data = data[os.write(result, data) :]
         code = 0
@@ -336,8 +381,8 @@ def _die_with(server: int, alive: int) -> None:
 
 def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
     """Call the job's function: its error, with the traceback of one that was not made for people, and what it found."""
-    # To report that all memory is taken takes some.
-    spare = bytearray(4 << 20)
+    # To report that all memory is taken takes some. It counts from here on, and costs no page until it is touched.
+    spare = mmap.mmap(-1, 4 << 20)
     try:
         _isolate(job)
         _verify(job.reads)
@@ -350,7 +395,7 @@ def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
     except KilnError as error:
         return _portable(error), None, {}
     except MemoryError:
-        del spare
+        spare.close()
         return _out_of_memory(job), traceback.format_exc(), {}
     except BaseException as error:
         if isinstance(error, OSError) and no_space(error):
@@ -383,15 +428,16 @@ def _portable(error: KilnError) -> KilnError:
         None if part is None else str(part) for part in (error.expected, error.actual, error.remedy)
     )
     where = error.where if error.where is None or type(error.where) is Position else str(error.where)
-    return kind(str(error.what), where=where, expected=expected, actual=actual, remedy=remedy)
+    return kind(str(error.what), where=where, expected=expected, actual=actual, remedy=remedy, stage=error.stage)
 
 
 def _isolate(job: Job) -> None:
     """Private folders and environment, limits, and every byte of output in one file."""
-    folder = job.folder
+    # As texts: to make paths of them copies a hundred pages that the child has in common with the server.
+    folder = str(job.folder)
     for name in ("out", "tmp", "home"):
-        (folder / name).mkdir()
-    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+    log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
@@ -399,11 +445,11 @@ def _isolate(job: Job) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
-    private = {"TMPDIR": str(folder / "tmp"), "HOME": str(folder / "home"), LOG_VARIABLE: str(folder / "log")}
+    private = {"TMPDIR": f"{folder}/tmp", "HOME": f"{folder}/home", LOG_VARIABLE: f"{folder}/log"}
     os.environ.update({**private, **job.environment})
     # The parent may have asked for its own temporary folder already, and Python remembers it.
-    tempfile.tempdir = str(folder / "tmp")
-    os.chdir(folder / "tmp")
+    tempfile.tempdir = f"{folder}/tmp"
+    os.chdir(f"{folder}/tmp")
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -417,6 +463,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=os.dup(0)) as connection:
         serve(connection)
+    # Python would take apart all that was imported first, which takes longer than some builds.
+    os._exit(0)
 
 
 if __name__ == "__main__":

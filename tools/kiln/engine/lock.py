@@ -40,6 +40,21 @@ def build_lock(path: Path, *, waiting: Callable[[str], None]) -> Iterator[None]:
         os.close(file)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process has the lock; also where that cannot be told."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def _open(path: Path) -> int:
     root, private = path.parents[1], path.parent
     try:

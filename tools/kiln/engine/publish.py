@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kiln.digests import FileDigests, digest_file
-from kiln.engine.state import Output, is_below
+from kiln.digests import FileDigests, digest_bytes, digest_file
+from kiln.engine.rows import Output, is_below
 from kiln.errors import KilnError, StateError, os_failure
 
 
@@ -29,10 +29,34 @@ def publish(staging: Path, root: Path, outputs: Sequence[str]) -> tuple[Output, 
         for name in outputs:
             digests[name] = digest_file(staging / name)
             make_folder(root, (root / name).parent)
-            if not _holds(root / name, staging / name, digests[name]):
+            if not _holds(root / name, (staging / name).stat().st_size, digests[name]):
                 changed.append(name)
-        _replace(staging, root, changed)
+        _replace([(staging / name, root / name) for name in changed], staging)
         return tuple(_published(root, name, digests[name]) for name in outputs)
+    except OSError as error:
+        raise os_failure("an output cannot be put in place", error, root) from error
+
+
+def publish_bytes(contents: Mapping[str, bytes], staging: Path, root: Path) -> tuple[Output, ...]:
+    """Publish outputs whose bytes are at hand, like `publish`. `staging` is an empty folder, and is so afterwards.
+
+    Raises StateError.
+    """
+    digests = {name: digest_bytes(data) for name, data in contents.items()}
+    moves: list[tuple[Path, Path]] = []
+    try:
+        try:
+            for index, (name, data) in enumerate(contents.items()):
+                make_folder(root, (root / name).parent)
+                if not _holds(root / name, len(data), digests[name]):
+                    moves.append((staging / f"new-{index}", root / name))
+                    moves[-1][0].write_bytes(data)
+            _replace(moves, staging)
+        finally:
+            # One folder serves all: to make and to remove one takes longer than all else here.
+            for left in staging.iterdir():
+                left.unlink()
+        return tuple(_published(root, name, digests[name]) for name in contents)
     except OSError as error:
         raise os_failure("an output cannot be put in place", error, root) from error
 
@@ -67,14 +91,14 @@ def _some(names: Sequence[str]) -> str:
     return (", ".join(names[:5]) or "nothing") + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _replace(staging: Path, root: Path, names: Sequence[str]) -> None:
-    """Rename files from `staging` to `root`; when one fails, put back what was there before."""
+def _replace(moves: Sequence[tuple[Path, Path]], staging: Path) -> None:
+    """Rename files; when one fails, put back what was there before, which is kept in `staging` until all are done."""
     done: list[tuple[Path, Path | None]] = []
     try:
-        for index, name in enumerate(names):
-            target, old = root / name, staging / f".replaced-{index}"
+        for index, (source, target) in enumerate(moves):
+            old = staging / f".replaced-{index}"
             kept = _keep(target, old)
-            (staging / name).replace(target)
+            source.replace(target)
             # Where the file system has no hard links the new file stays: it is whole, and its step is stale.
             if kept is not None:
                 done.append((target, old if kept else None))
@@ -151,6 +175,24 @@ def intact(root: Path, outputs: Iterable[Output], files: FileDigests | None = No
     return None
 
 
+def faults(root: Path, outputs: Iterable[Output]) -> Iterator[StateError]:
+    """What is wrong with each published output that does not hold what was recorded. Every byte is read."""
+    for output in outputs:
+        path = root / output.path
+        expected = f"{output.size} bytes with sha256 {output.sha256}"
+        try:
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                yield StateError("no regular file any more", where=str(path), expected=expected)
+            elif (digest := digest_file(path)) != output.sha256:
+                actual = f"{found.st_size} bytes with sha256 {digest}"
+                yield StateError("not what was built", where=str(path), expected=expected, actual=actual)
+        except (FileNotFoundError, NotADirectoryError):
+            yield StateError("missing", where=str(path), expected=expected)
+        except OSError as error:
+            yield os_failure("cannot be read", error, path)
+
+
 def remove(root: Path, names: Iterable[str]) -> list[Path]:
     """Remove published files and the folders that this empties; what is no file any more is left alone.
 
@@ -177,8 +219,8 @@ def remove(root: Path, names: Iterable[str]) -> list[Path]:
     return removed
 
 
-def _holds(target: Path, source: Path, digest: str) -> bool:
-    """Whether `target` has the bytes of `source`. Raises StateError when a folder is in the way."""
+def _holds(target: Path, size: int, digest: str) -> bool:
+    """Whether a file of that size and digest is there. Raises StateError when a folder is in the way."""
     try:
         found = target.lstat()
     except FileNotFoundError:
@@ -189,4 +231,4 @@ def _holds(target: Path, source: Path, digest: str) -> bool:
             where=str(target),
             remedy="remove it and run again",
         )
-    return stat.S_ISREG(found.st_mode) and found.st_size == source.stat().st_size and digest_file(target) == digest
+    return stat.S_ISREG(found.st_mode) and found.st_size == size and digest_file(target) == digest

@@ -10,20 +10,24 @@ would have to make files of their own; a commit here takes 0.1 ms, and what it c
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kiln.digests import FileDigests, FileState
+from kiln.engine.rows import Row, Rows, sealed
 from kiln.errors import StateError, os_failure
+from kiln.files import state_of
 
-SCHEMA = 5
+SCHEMA = 7
 """Stored as SQLite's user_version; a file of another schema is set aside like an unreadable one."""
 
 _TABLES = """
@@ -32,82 +36,23 @@ CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, inode INTEGER, ctime_ns INTEGER, sha256 TEXT
 ) WITHOUT ROWID;
 CREATE TABLE notes (owner TEXT, key TEXT, value TEXT, PRIMARY KEY (owner, key)) WITHOUT ROWID;
+CREATE TABLE texts (digest TEXT PRIMARY KEY, text BLOB NOT NULL);
 """
 _PUT_STEP = "INSERT OR REPLACE INTO steps VALUES (?, ?)"
 _PUT_FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_NOTE = "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)"
+_PUT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
+
+_TEXT_LIMIT = 256 << 10
+"""characters: a longer text is not kept"""
+_TEXTS_LIMIT = 64 << 20
+"""bytes, packed, of all texts that are kept"""
 
 _SURROUNDINGS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """SQLite's codes for a write that fails through no fault of the file"""
 
-_Tables = tuple["dict[str, Row]", dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
+_Tables = tuple[Rows, dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
 """steps by name, files by path, notes by owner and key"""
-
-
-def is_below(name: str) -> bool:
-    """Whether a relative path can only name something below the folder that it is relative to."""
-    # By hand, for it is asked for every output of every step when a state is read; pathlib takes ten times as long.
-    return bool(name.strip("./")) and not name.startswith("/") and ".." not in name.split("/")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """One published file: its path relative to the build folder, and what it held when it was published."""
-
-    path: str
-    size: int
-    ctime_ns: int
-    """moves with every write and cannot be set, unlike mtime"""
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """What is known of a step's last good run."""
-
-    components: Mapping[str, str]
-    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """what the run found out that it reads, by the names of those of the components that are over it"""
-    outputs: tuple[Output, ...]
-    seconds: float
-    """wall-clock time of the step's child"""
-    peak_memory: int
-    """bytes: the child's largest resident set"""
-    valid: bool = True
-    """False once the step failed or was forgotten: its outputs are still ours to replace or to remove"""
-
-    def to_json(self) -> str:
-        outputs = [[output.path, output.size, output.ctime_ns, output.sha256] for output in self.outputs]
-        found = {name: list(names) for name, names in self.found.items()}
-        return json.dumps([dict(self.components), found, outputs, self.seconds, self.peak_memory, self.valid])
-
-    @classmethod
-    def from_json(cls, text: str) -> Row:
-        """Raises ValueError or TypeError for what `to_json` cannot have written: the file may be damaged anywhere."""
-        components, found, outputs, seconds, peak_memory, valid = json.loads(text)
-        row = cls(
-            components=components,
-            found=found,
-            outputs=tuple(
-                Output(path=path, size=size, ctime_ns=ctime, sha256=sha) for path, size, ctime, sha in outputs
-            ),
-            seconds=seconds,
-            peak_memory=peak_memory,
-            valid=valid,
-        )
-        if not (
-            isinstance(components, dict)
-            and all(isinstance(value, str) for value in components.values())
-            and isinstance(found, dict)
-            and all(isinstance(names, list) for names in found.values())
-            and all(isinstance(name, str) for names in found.values() for name in names)
-            and all(isinstance(output.path, str) and is_below(output.path) for output in row.outputs)
-            and isinstance(seconds, int | float)
-            and isinstance(peak_memory, int)
-            and isinstance(valid, bool)
-        ):
-            raise ValueError("a row is damaged")
-        return row
 
 
 class State:
@@ -124,36 +69,38 @@ class State:
     @cached_property
     def _tables(self) -> _Tables:
         """Everything, read once: 30,000 rows take some 70 ms, a query a row far longer."""
-        self._found = self._stat()
+        self._found = self.stamp()
         try:
             if self.path.is_symlink():
                 raise ValueError("it is a symbolic link, and Kiln follows none inside the build folder")
-            return _read(self.path) if self.path.exists() else ({}, {}, {})
+            return _read(self.path) if self.path.exists() else (Rows({}), {}, {})
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             self._unreadable = True
             self.warnings.append(
                 f"{self.path}: the record of earlier builds cannot be read ({error}); "
                 f"the next build sets it aside as {self._aside.name} and builds anew what it cannot vouch for"
             )
-            return {}, {}, {}
+            return Rows({}), {}, {}
 
     def refresh(self) -> None:
         """Forget what was read, if another process has written since. To be asked before anything is written."""
-        if "_tables" in self.__dict__ and self._found != self._stat():
-            learned = self.files.learned
+        if "_tables" in self.__dict__ and self._found != self.stamp():
+            # The same object as before: others hold it.
+            files = self.files
             self.warnings.clear()
             self._unreadable = False
-            del self._tables, self.files
-            self.files.learned.update(learned)
+            self._sizes = None
+            del self._tables
+            files.renew(self._tables[1])
 
-    def _stat(self) -> tuple[int, int, int] | None:
+    def stamp(self) -> FileState | None:
+        """What tells that a build has written since; None while there is no file."""
         try:
-            found = self.path.lstat()
+            return state_of(self.path.lstat())
         except OSError:
             return None
-        return found.st_size, found.st_mtime_ns, found.st_ino
 
-    _found: tuple[int, int, int] | None = None
+    _found: FileState | None = None
     _unreadable = False
 
     @property
@@ -162,7 +109,7 @@ class State:
 
     @property
     def _journal(self) -> Path:
-        return self.path.with_name(self.path.name + "-journal")
+        return _journal_of(self.path)
 
     @property
     def rows(self) -> Mapping[str, Row]:
@@ -181,6 +128,40 @@ class State:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    def lacks_text(self, digest: str) -> bool:
+        """Whether `keep_texts` has not had what the digest is of. The first time takes a look at all that are kept."""
+        return digest not in self._texts
+
+    @property
+    def _texts(self) -> dict[str, int]:
+        """The sizes of the texts that are kept, by digest, oldest first; no build that has nothing to do asks."""
+        if self._sizes is None:
+            self._sizes = dict(self._ask("SELECT digest, coalesce(length(text), 0) FROM texts ORDER BY rowid"))
+        return self._sizes
+
+    _sizes: dict[str, int] | None = None
+
+    def text(self, digest: str) -> str | None:
+        """What a digest is of, as `keep_texts` had it; None where it is not kept."""
+        found = self._ask("SELECT text FROM texts WHERE digest = ?", digest)
+        try:
+            return zlib.decompress(found[0][0]).decode("utf-8", "surrogateescape") if found else None
+        except (zlib.error, TypeError, ValueError):
+            return None
+
+    def _ask(self, question: str, *arguments: str) -> list[tuple[Any, ...]]:
+        """What the file answers; nothing where it cannot be read. It is not written to."""
+        _ = self._tables
+        if self._unreadable or not self.path.exists():
+            return []
+        try:
+            if self._writer is not None:
+                return self._writer.execute(question, arguments).fetchall()
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                return connection.execute(question, arguments).fetchall()
+        except (sqlite3.Error, OSError):
+            return []
+
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:
             _ = self._tables
@@ -196,14 +177,15 @@ class State:
         return self._writer
 
     def _create(self) -> None:
-        """Make the file with all that is known; killed on the way, it leaves none."""
+        """Make the file with all that is known but for texts; killed on the way, it leaves none."""
+        self._sizes = {}
         new = self.path.with_name(self.path.name + ".new")
         for path in (new, self._journal):
             path.unlink(missing_ok=True)
         steps, files, notes = self._tables
         with closing(_open(new)) as connection:
             connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA};")
-            connection.executemany(_PUT_STEP, [(name, row.to_json()) for name, row in steps.items()])
+            connection.executemany(_PUT_STEP, [(name, sealed(row.to_json())) for name, row in steps.items()])
             connection.executemany(_PUT_FILE, [(path, *state, sha) for path, (state, sha) in files.items()])
             connection.executemany(
                 _PUT_NOTE,
@@ -241,7 +223,7 @@ class State:
 
     def record(self, name: str, row: Row) -> None:
         """Commit a step's row: once this returns, killing the process does not lose it. Raises StateError."""
-        self._write(_PUT_STEP, [(name, row.to_json())])
+        self._write(_PUT_STEP, [(name, sealed(row.to_json()))])
         self._tables[0][name] = row
 
     def invalidate(self, name: str) -> None:
@@ -270,6 +252,36 @@ class State:
         self._write(_PUT_NOTE, [(owner, key, json.dumps(value))])
         self._tables[2].setdefault(owner, {})[key] = value
 
+    def keep_texts(self, texts: Mapping[str, str]) -> None:
+        """Keep what digests are of, for people to compare with later. Raises StateError.
+
+        What is too long is left out, and what no step's record speaks of any more goes when there is too much.
+        """
+        packed = {
+            digest: zlib.compress(text.encode("utf-8", "surrogateescape"))
+            for digest, text in texts.items()
+            if len(text) <= _TEXT_LIMIT and self.lacks_text(digest)
+        }
+        if not packed:
+            return
+        self._write(_PUT_TEXT, list(packed.items()))
+        self._texts.update({digest: len(data) for digest, data in packed.items()})
+        if sum(self._texts.values()) > _TEXTS_LIMIT:
+            self._drop_texts(packed.keys())
+
+    def _drop_texts(self, new: Collection[str]) -> None:
+        """Make room: first what is not spoken of, then the oldest, down to half of what there may be."""
+        used = {digest for row in self.rows.values() for digest in row.components.values()}.union(new)
+        left, gone = sum(self._texts.values()), list[str]()
+        for digest, size in sorted(self._texts.items(), key=lambda item: item[0] in used):
+            if left <= _TEXTS_LIMIT // 2 and digest in used:
+                break
+            gone.append(digest)
+            left -= size
+        self._write("DELETE FROM texts WHERE digest = ?", [(digest,) for digest in gone])
+        for digest in gone:
+            del self._texts[digest]
+
     def drop_notes(self, owner: str) -> None:
         """Forget what was noted for an owner."""
         if owner in self.notes:
@@ -287,16 +299,25 @@ def _is_text(path: str) -> bool:
     return path.encode("utf-8", "ignore").decode() == path
 
 
+def _journal_of(path: Path) -> Path:
+    return path.with_name(path.name + "-journal")
+
+
 def _read(path: Path) -> _Tables:
     """Read a state file that exists. Raises OSError, sqlite3.Error, ValueError or TypeError when it is damaged."""
     with path.open("rb") as file:
         # The SQLite file format, section 1.3: its versions to write and to read are 2 with a write-ahead log.
-        if file.read(20)[18:] != b"\1\1":
+        header = file.read(20)
+        if header[18:] != b"\1\1":
             raise ValueError("its header is none that Kiln writes")
+        # SQLite takes what is missing of the last page for zeros. A page size of 1 stands for 65536.
+        page = max(int.from_bytes(header[16:18], "big"), 512)
+        if file.seek(0, os.SEEK_END) % page and not _journal_of(path).exists():
+            raise ValueError("its end is missing")
     try:
         return _read_tables(path, "ro")
     except sqlite3.OperationalError:
-        journal = path.with_name(path.name + "-journal")
+        journal = _journal_of(path)
         if not journal.exists():
             raise
         # A build was killed in a commit. To undo that is to write: here in a copy, by the next build in place.
@@ -311,7 +332,7 @@ def _read_tables(path: Path, mode: str) -> _Tables:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found != SCHEMA:
             raise ValueError(f"it has schema {found}, and this Kiln reads schema {SCHEMA}")
-        steps = {name: Row.from_json(row) for name, row in connection.execute("SELECT name, row FROM steps")}
+        steps = Rows(dict(connection.execute("SELECT name, row FROM steps")))
         files: dict[str, tuple[FileState, str]] = {
             path: ((size, mtime, inode, ctime), sha)
             for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")

@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+
+def kind_of(name: str) -> str:
+    """The kind of step that a name begins with: `compile` of `compile:<image>`. Steps of one kind do alike work."""
+    return name.partition(":")[0]
+
+
 Found = Mapping[str, Sequence[str]]
 """What a call found out that it reads: the name of an input -> the names of what that input is over."""
 
@@ -36,6 +42,19 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Text:
+    """What the digest of a named input is over, as people read it."""
+
+    body: str
+    """lines of source; of a list a line for each entry: a name, a tab, and a digest or a short value, if any"""
+    place: str | None = None
+    """the file that it stands in"""
+    lines: Sequence[int] = ()
+    """of each line of the body, its number there; empty where they count from 1"""
+    is_list: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One unit of work. Stale when an input's digest or an output's bytes are not what was recorded."""
 
@@ -48,11 +67,18 @@ class Step:
     """asked only when the step is stale"""
     outputs: tuple[str, ...]
     """relative to the build folder, with forward slashes"""
+    cached: tuple[str, ...] = ()
+    """The role of each output, in their order, for a step whose outputs go to the cache: `("image", "facts")`. What it
+    makes must follow from its inputs and these words alone: whoever has the same gets the same bytes, under whatever
+    names. Empty for a step that makes nothing that others could use."""
     after: tuple[str, ...] = ()
     """names of the tasks that must have ended well before this one starts"""
     sources: tuple[Path, ...] = ()
     """files that people edit and that this step reads, for listings"""
     origin: tuple[str, ...] = ()
     """where people declared this work, for the head of a failure: `kernels.yaml:9:3`, `kernels/softmax.py:7`"""
+    text: Callable[[str, str, Found], Text | None] = lambda name, digest, found: None
+    """What an input is over, by its name, its digest, and what the run found: kept with the record when the step has
+    run, so that people can be shown what changed since. None for what has no such text. Nothing depends on it."""
     warning: Callable[[], str | None] = lambda: None
     """what people should know of work like this, however well it ends; asked only when the step runs"""
