@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kiln import digests
+from kiln import digests, files
 from kiln.digests import FileDigests, digest_bytes, digest_file, digest_json, plain
 from kiln.errors import Position
 
@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def settle() -> None:
-    time.sleep(digests._SETTLED / 1e9 + 0.02)
+    time.sleep(files._SETTLED / 1e9 + 0.02)
 
 
 def test_a_file_is_read_again_only_when_its_stat_moved(file: Path, reads: list[Path]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 KILN = Path(__file__).parent.parent / "tools" / "kiln"
 ROOMS = ("manifest", "closure", "toolchain", "compilers", "binaries", "engine", "packaging", "doit_plugin")
-FOUNDATION = ("__init__", "errors", "digests")
+FOUNDATION = ("__init__", "errors", "digests", "files", "stages")
 """modules that every room may import, since they import no room"""
 OUTSIDE = ("project",)
 """packages that are users of the rooms, as the modules beside them are: they may import all, no room imports them"""

@@ -11,8 +11,8 @@ import kiln
 from kiln.library import COMPILING, PACKAGING, READERS, TEMPLATES
 
 PACKAGE = Path(kiln.__file__).parent
-UNIMPORTANT = {"__init__.py", "errors.py"}
-"""a version and the words of errors: no output depends on them"""
+UNIMPORTANT = {"__init__.py", "errors.py", "stages.py"}
+"""a version, the words of errors, and a clock: no output depends on them"""
 
 
 def imported(module: str, seen: set[str] | None = None) -> set[str]:

@@ -11,7 +11,7 @@ from closure_scratch import Scratch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kiln.closure.digest import canonical
+from kiln.closure.digest import canonical, lines_of
 from kiln.closure.module import index
 from kiln.closure.slice import cut
 
@@ -191,6 +191,24 @@ def test_components_tell_which_definition_changed(project: Scratch) -> None:
     edit(project, "lib/helpers.py", "return a + 1", "return a + 3")
     after = project.cut().components
     assert {name for name in before | after if before.get(name) != after.get(name)} == {"lib/helpers.py:shown"}
+
+
+def test_the_lines_that_a_component_is_over() -> None:
+    """With decorators, and with all statements that bind or change the name, wherever they stand."""
+    text = "import a, b\n\nSIZES = [1]\n\n\n@a.jit\n@b\ndef k(x):\n    return x\n\n"
+    text += "if True:\n    SIZES.append(\n        4)\n"
+    assert lines_of(text, "k.py", "k") == [(6, "@a.jit"), (7, "@b"), (8, "def k(x):"), (9, "    return x")]
+    assert lines_of(text, "k.py", "SIZES") == [(3, "SIZES = [1]"), (12, "    SIZES.append("), (13, "        4)")]
+    assert lines_of(text, "k.py", "b") == [(1, "import a, b")]
+    assert lines_of(text, "k.py", "missing") == []
+
+
+def test_every_component_of_a_slice_has_lines(project: Scratch) -> None:
+    closure = project.cut()
+    texts = {module.file: module.text for module in closure.modules}
+    for component in closure.components:
+        file, _, name = component.rpartition(":")
+        assert lines_of(texts[file], file, name), component
 
 
 def test_the_place_of_the_project_does_not_count(project: Scratch, tmp_path: Path) -> None:

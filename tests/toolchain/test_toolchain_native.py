@@ -233,6 +233,10 @@ def test_a_build_for_this_machine(gpus: pytest.MonkeyPatch, tmp_path: Path) -> N
     project = Project.create(tmp_path / "p", manifest=MANIFEST.replace("[sm_80, gfx942]", "native"))
     project.doit("compile").expect("4 built, 0 up to date, 0 failed")
     assert {name.split("/")[1] for name in project.files() if name.startswith("images/")} == {"sm_86", "sm_90a"}
+    # Another GPU in the same machine: nothing that a build remembers hides it.
+    gpus.setenv("GPUS", "RTX 3090/8/6,RTX 4090/8/9")
+    project.doit("compile").expect("2 built, 2 up to date, 0 failed")
+    gpus.setenv("GPUS", "RTX 3090/8/6,NVIDIA H200/9/0")
     project.edit("kernels.yaml", "targets: native", "targets: [sm_90a, native, gfx942]")
     project.edit("kernels.yaml", "    grid:", "    targets: [gfx942, native]\n    grid:")
     listed = project.doit("list", "--all", "--quiet").expect("compile:scale_fp32_128@sm_90a").output

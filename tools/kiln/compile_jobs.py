@@ -17,6 +17,7 @@ from kiln.compilers.request import Compiled, CompileRequest
 from kiln.engine.forkserver import LOG_VARIABLE
 from kiln.errors import CompileError, ImageError, ToolchainError
 from kiln.manifest.model import Budget
+from kiln.stages import timed
 from kiln.toolchain.targets import Target
 
 
@@ -51,7 +52,8 @@ def compile_image(
             actual=printed,
             remedy="look for code that the target does not have, such as inline assembly for another machine",
         )
-    _keep(compiled, expected, image, facts, staging)
+    with timed("check"):
+        _keep(compiled, expected, image, facts, staging)
 
 
 def compile_cuda_image(
@@ -59,7 +61,8 @@ def compile_cuda_image(
 ) -> Mapping[str, Sequence[str]]:
     """The same for an image in CUDA C++. Returns what nvcc read; see compilers.nvcc_found."""
     done = compile_cuda(request, Path(os.environ[LOG_VARIABLE]))
-    _keep(done.compiled, expected, image, facts, staging)
+    with timed("check"):
+        _keep(done.compiled, expected, image, facts, staging)
     return done.found
 
 

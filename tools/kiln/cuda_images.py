@@ -14,6 +14,7 @@ from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.nvcc_found import HEADERS, INCLUDE, LOOKUPS
 from kiln.digests import FileDigests
 from kiln.engine.step import Found
+from kiln.files import FOR_ALL, Memo, asked_by
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image, Manifest
 from kiln.toolchain.nvcc import Nvcc, find_nvcc
@@ -33,7 +34,8 @@ class CudaImages:
     @cached_property
     def nvcc(self) -> Nvcc:
         """Raises ToolchainError where there is none."""
-        return find_nvcc()
+        with asked_by(FOR_ALL):
+            return find_nvcc()
 
     def source(self, image: Image) -> CudaSource:
         """The files that the image can be compiled from. Raises ClosureError."""
@@ -74,20 +76,25 @@ class CudaImages:
                 digests[name] = source.digests.get(name.removeprefix(INCLUDE), MISSING)
         return digests
 
+    def leads(self, image: Image, names: Sequence[str]) -> dict[str, list[tuple[str, list[str]]]]:
+        """By name of a file, where each include of it leads; see closure.cuda_source."""
+        return self._files.leads(image.variant.kernel.source, names)
+
     @cached_property
     def _tools(self) -> Mapping[str, str]:
-        return self.nvcc.components(self.digests)
+        with asked_by(FOR_ALL):
+            return self.nvcc.components(self.digests)
 
     def _headers(self, names: Sequence[str]) -> str:
         """One digest over headers of toolkit and host compiler, which hundreds of images have in common."""
-        key = tuple(names)
-        if key not in self._known_headers:
-            paths = {name: self.nvcc.headers / name[1:-1] if name[:1] == "<" else Path(name) for name in key}
-            try:
-                self._known_headers[key] = self.digests.of_all(paths)
-            except OSError:
-                self._known_headers[key] = MISSING
-        return self._known_headers[key]
+        return self._known_headers.get(tuple(names), lambda: self._digest_of(names))
+
+    def _digest_of(self, names: Sequence[str]) -> str:
+        paths = {name: self.nvcc.headers / name[1:-1] if name[:1] == "<" else Path(name) for name in names}
+        try:
+            return self.digests.of_all(paths)
+        except OSError:
+            return MISSING
 
     @cached_property
     def _files(self) -> CudaFiles:
@@ -102,5 +109,5 @@ class CudaImages:
         return {}
 
     @cached_property
-    def _known_headers(self) -> dict[tuple[str, ...], str]:
-        return {}
+    def _known_headers(self) -> Memo[tuple[str, ...], str]:
+        return Memo()

@@ -5,19 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import time
+import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from kiln import files
 from kiln.errors import Position
-
-FileState = tuple[int, int, int, int]
-"""size in bytes, mtime in ns, inode, ctime in ns: while these stand still a file is taken to hold the same bytes"""
-
-_SETTLED = 100_000_000
-"""ns: the clock of a file system ticks in steps of some ms, so a younger file may change and keep its time stamps"""
+from kiln.files import FileState as FileState
 
 
 def digest_bytes(data: bytes) -> str:
@@ -28,6 +24,11 @@ def digest_bytes(data: bytes) -> str:
 def digest_json(value: Any) -> str:
     """sha256 of plain data, independent of the order of keys."""
     return digest_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode())
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a digest, as the functions of this module write them."""
+    return len(text) == 64 and set(text) <= set("0123456789abcdef")
 
 
 def digest_file(path: Path) -> str:
@@ -49,25 +50,71 @@ class FileDigests:
     def __init__(self, known: Mapping[str, tuple[FileState, str]]) -> None:
         self._known = known
         self.learned: dict[str, tuple[FileState, str]] = {}
+        self._asked: dict[str, FileState] = {}
+        self._paths: dict[str, Path] = {}
+        self._lists: dict[str, dict[str, str]] = {}
 
     def of(self, path: Path) -> str:
         """sha256 of the file's bytes. Raises OSError when it cannot be read."""
-        stat = path.stat()
-        # ctime, which nobody can set, tells when a file is replaced by one of the same size and with an old mtime.
-        state = (stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns)
-        key = str(path)
-        entry = self.learned.get(key) or self._known.get(key)
-        if entry and entry[0] == state:
-            return entry[1]
-        settled = abs(time.time_ns() - stat.st_ctime_ns) > _SETTLED
-        digest = digest_file(path)
-        if settled:
-            self.learned[key] = (state, digest)
+        digest = self._of(path)
+        self._paths[digest] = path
         return digest
+
+    def _of(self, path: Path) -> str:
+        try:
+            stat = path.stat()
+            state = files.state_of(stat)
+            self._asked.setdefault(str(path), state)
+            entry = self.known(path)
+            if entry and entry[0] == state:
+                files.note_bytes(path, entry[1], state)
+                return entry[1]
+            settled = files.is_settled(stat)
+            digest = digest_file(path)
+        except OSError:
+            files.note_bytes(path, None, None)
+            raise
+        files.note_bytes(path, digest, state if settled else None)
+        if settled:
+            self.learned[str(path)] = (state, digest)
+        return digest
+
+    def known(self, path: Path | str) -> tuple[FileState, str] | None:
+        """A file's state when it was last read, and its digest at that time."""
+        key = str(path)
+        return self.learned.get(key) or self._known.get(key)
+
+    def renew(self, known: Mapping[str, tuple[FileState, str]]) -> None:
+        """Go by another table of what was read before; what was learned since stays."""
+        self._known = known
+
+    def moved(self, outside: Path) -> str | None:
+        """A file outside of a folder that has changed since its digest was asked for; None when there is none."""
+        for path, state in self._asked.items():
+            if path.startswith(f"{outside}/"):
+                continue
+            try:
+                now = files.state_of(os.stat(path))  # noqa: PTH116  # hundreds of names
+            except OSError:
+                return path
+            if now != state:
+                return path
+        return None
 
     def of_all(self, paths: Mapping[str, Path]) -> str:
         """One digest over several files by name; a name says what a file is for, its path is left out."""
-        return digest_json({name: self.of(path) for name, path in paths.items()})
+        digests = {name: self._of(path) for name, path in paths.items()}
+        digest = digest_json(digests)
+        self._lists[digest] = digests
+        return digest
+
+    def path_of(self, digest: str) -> Path | None:
+        """The file whose digest it is, if that was asked for."""
+        return self._paths.get(digest)
+
+    def list_of(self, digest: str) -> dict[str, str] | None:
+        """The digests of several files by name that it is over, if it was asked for."""
+        return self._lists.get(digest)
 
 
 def plain(value: Any) -> Any:

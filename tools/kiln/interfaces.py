@@ -26,7 +26,6 @@ class Interfaces:
         self._manifest = manifest
         self._world = world
         self._roots = tuple(manifest.roots.values())
-        self._project = Project(root=manifest.root, roots=self._roots)
         self._closures: dict[tuple[str, tuple[str, ...]], dict[str, Closure]] = {}
         """by kernel and functions, then by target"""
         self._heuristics: dict[tuple[str, str], Heuristics] = {}
@@ -100,5 +99,7 @@ class Interfaces:
         kernel = image.variant.kernel
         key = (kernel.key, image.target)
         if key not in self._heuristics:
-            self._heuristics[key] = Heuristics(self._project, kernel.source, kernel.function, self._world(image))
+            # Each kernel with a project of its own: what is remembered there was asked for one of them.
+            project = Project(root=self._manifest.root, roots=self._roots)
+            self._heuristics[key] = Heuristics(project, kernel.source, kernel.function, self._world(image))
         return self._heuristics[key]

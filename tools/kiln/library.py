@@ -7,17 +7,18 @@ This is the parent's side of every step: names, paths and digests, nothing heavy
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import kiln
+from kiln import files
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
 from kiln.closure.slice import Closure
 from kiln.closure.world import World
+from kiln.compilers import cuda_request
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.cuda_images import CudaImages
@@ -29,6 +30,7 @@ from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
+from kiln.packaging.c_names import image_symbol
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain.dtypes import check_dtypes
@@ -46,6 +48,7 @@ COMPILING = (
     "toolchain",
     "manifest",
     "digests.py",
+    "files.py",
     "library.py",
     "interfaces.py",
     "source_reader.py",
@@ -61,6 +64,7 @@ PACKAGING = (
     "toolchain",
     "manifest",
     "digests.py",
+    "files.py",
     "library.py",
     "source_reader.py",
     "cuda_images.py",
@@ -75,13 +79,13 @@ TEMPLATES = ("jinja2", "elftools")
 """packages of others that packages are rendered and checked with"""
 
 
-def read_manifest(path: Path) -> Manifest:
-    """A manifest and what it includes. Raises ManifestError for what it says, and for what its targets cannot have.
+def read_manifest(path: Path, only: Collection[str] | None = None) -> Manifest:
+    """A manifest and what it includes; of its kernels only some, see `manifest.loader.load`.
 
-    Raises ToolchainError where the Triton that is installed is none that Kiln builds with. The word native among the
-    targets asks the drivers of this machine.
+    The word native among the targets asks the drivers of this machine. Raises ManifestError for what it says, and for
+    what its targets cannot have; ToolchainError where the Triton that is installed is none that Kiln builds with.
     """
-    manifest = load(path, StaticReader(), native_targets)
+    manifest = load(path, StaticReader(), native_targets, only)
     for name in manifest.targets:
         find(name, manifest.target_positions[name])
     check_languages(manifest)
@@ -158,28 +162,36 @@ class Library:
     @cached_property
     def triton(self) -> Triton:
         """The installed Triton. Raises ToolchainError when there is none."""
-        return find_triton()
+        with files.asked_by(files.FOR_ALL):
+            return find_triton()
 
     @cached_property
     def _interfaces(self) -> Interfaces:
-        return Interfaces(self.manifest, self._world)
+        return Interfaces(self.manifest, self.world)
 
     def closure(self, image: Image) -> Closure:
         """The slice that the image is compiled from. Raises ClosureError."""
-        return self._interfaces.closure(image)
+        with files.asked_by(image.variant.kernel.key):
+            return self._interfaces.closure(image)
 
     def interface(self, image: Image) -> Interface:
         """What a caller of the image's variant passes. Raises ManifestError when signature and function disagree."""
-        if image.variant.kernel.cuda is not None:
-            return self.cuda.interface(image)
-        return self._interfaces.interface(image)
+        with files.asked_by(image.variant.kernel.key):
+            if image.variant.kernel.cuda is not None:
+                return self.cuda.interface(image)
+            return self._interfaces.interface(image)
 
-    def _world(self, image: Image) -> World:
+    def world(self, image: Image) -> World:
+        """What the code of an image may ask of the machine that it runs on."""
         return world_of(self.target(image), self.triton, self.manifest.environment)
 
     def request(self, image: Image) -> CompileRequest:
         """What the compiler is asked for."""
         return requests.compile_request(image, self.target(image), self.closure(image), self.interface(image))
+
+    def environment(self, image: Image) -> dict[str, str]:
+        """What the compiler finds in its environment."""
+        return cuda_request.ENVIRONMENT if image.variant.kernel.cuda is not None else requests.ENVIRONMENT
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
@@ -195,7 +207,8 @@ class Library:
     def _compiler(self, target: str) -> dict[str, str]:
         if target not in self._compilers:
             found = find(target, self.manifest.target_positions[target])
-            self._compilers[target] = self.triton.components(found, self.state.files)
+            with files.asked_by(files.FOR_ALL):
+                self._compilers[target] = self.triton.components(found, self.state.files)
         return self._compilers[target]
 
     @cached_property
@@ -221,8 +234,9 @@ class Library:
         )
 
     def validate_inputs(self, image: Image) -> dict[str, str]:
-        """The facts and what they are held against."""
+        """The facts, what they are held against, and the name in the report."""
         return {
+            "image": image.id,
             "facts": self.output(f"compile:{image.id}", self.facts_path(image)),
             "target": digest_json(plain(self.target(image))),
             **{f"budget {name}": str(budget.most) for name, budget in image.budgets.items()},
@@ -256,18 +270,26 @@ class Library:
         """The image's bytes, its symbol and the tool."""
         return {
             "image": self.output(f"compile:{image.id}", self.image_path(image)),
+            "symbol": image_symbol(self.manifest.library, image.variant.id, image.target),
             "library": self.manifest.library,
             "host": self.manifest.host,
-            "objcopy": self.state.files.of(self.host_tools.objcopy),
+            "objcopy": self._objcopy,
             **self._code(PACKAGING, TEMPLATES),
         }
+
+    @cached_property
+    def _objcopy(self) -> str:
+        with files.asked_by(files.FOR_ALL):
+            return self.state.files.of(self.host_tools.objcopy)
 
     def package_inputs(self, images: Sequence[Image]) -> dict[str, str]:
         """The records of some images: their facts joined with their declarations."""
         return {
             "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
-            "declarations": digest_json([[image.target, self._declaration(image)] for image in images]),
+            "declarations": digest_json([[image.target, self.declaration(image)] for image in images]),
             "library": self.manifest.library,
+            # The order of the images does not tell that of the targets where no variant is built for all of them.
+            "targets": ", ".join(sorted({image.target for image in images}, key=self.manifest.targets.index)),
             "version": self.version,
             **self._code(PACKAGING, TEMPLATES),
         }
@@ -309,7 +331,7 @@ class Library:
         """The tasks after which the images and their facts are there, and are known to be fit for their targets."""
         return tuple(f"{kind}:{image.id}" for image in images for kind in ("compile", "validate"))
 
-    def _declaration(self, image: Image) -> str:
+    def declaration(self, image: Image) -> str:
         """Digest of all that packages say of a variant, whatever it is built for."""
         variant = image.variant
         key = (variant.id, repr(self.interface(image)))
@@ -348,8 +370,9 @@ class Library:
     def _code(self, parts: tuple[str, ...], packages: tuple[str, ...]) -> dict[str, str]:
         """Digests of Kiln's own code, and of the Python packages of others, that a step runs."""
         if parts not in self._own_code:
-            found = {"kiln": self.state.files.of_all(_files(parts))}
-            found |= {name: self.state.files.of_all(_package(name)) for name in packages}
+            with files.asked_by(files.FOR_ALL):
+                found = {"kiln": self.state.files.of_all(_files(parts))}
+                found |= {name: self.state.files.of_all(_package(name)) for name in packages}
             self._own_code[parts] = found
         return self._own_code[parts]
 
@@ -360,14 +383,13 @@ class Library:
 
 def _package(name: str) -> dict[str, Path]:
     """An installed package's files. Raises ToolchainError when it is not there."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
+    folder = files.find_package(name)
+    if folder is None:
         raise ToolchainError(
             f"the Python package {name} is not installed",
             remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
         )
-    folder = Path(spec.origin).parent
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.py"))}
+    return {path.relative_to(folder).as_posix(): path for path in files.below(folder, ".py")}
 
 
 def _files(parts: Iterable[str]) -> dict[str, Path]:
@@ -375,10 +397,6 @@ def _files(parts: Iterable[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for part in parts:
         path = package / part
-        files = [path] if path.is_file() else sorted(path.rglob("*"))
-        found |= {
-            file.relative_to(package).as_posix(): file
-            for file in files
-            if file.is_file() and "__pycache__" not in file.parts
-        }
+        own = [path] if files.is_file(path) else files.below(path)
+        found |= {file.relative_to(package).as_posix(): file for file in own}
     return found

@@ -11,6 +11,7 @@ from kiln.packaging.c_package import render_header
 from kiln.packaging.objcopy import make_object
 from kiln.packaging.record import Declared, read_records
 from kiln.packaging.rust_crate import render_crate
+from kiln.stages import timed
 from kiln.toolchain.targets import Kind
 
 
@@ -18,7 +19,8 @@ def copy_image(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, o
     """An image's bytes as a host object."""
     path = staging / output
     path.parent.mkdir(parents=True, exist_ok=True)
-    make_object(image, kind, symbol, host, objcopy, path.parent, path.name)
+    with timed("objcopy"):
+        make_object(image, kind, symbol, host, objcopy, path.parent, path.name)
 
 
 def compile_records(declared: list[Declared], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
@@ -39,7 +41,8 @@ def archive(members: list[tuple[str, Path]], ar: Path, output: str, staging: Pat
     """A static archive of host objects."""
     path = staging / output
     path.parent.mkdir(parents=True, exist_ok=True)
-    make_archive(members, ar, path.parent, path.name)
+    with timed("ar"):
+        make_archive(members, ar, path.parent, path.name)
 
 
 def render_c(declared: list[Declared], manifest: Manifest, staging: Path) -> None:

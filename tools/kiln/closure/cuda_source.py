@@ -19,6 +19,7 @@ from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.roots import Roots
 from kiln.digests import digest_bytes, digest_json
 from kiln.errors import ClosureError, Position
+from kiln.files import Memo, is_file, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +73,9 @@ class CudaFiles:
     def __init__(self, root: Path, roots: tuple[str, ...] = ()) -> None:
         self._folders = Roots(root=root, others=roots)
         self._roots = roots
-        self._files: dict[Path, CudaFile] = {}
-        self._candidates: dict[tuple[str, Include], tuple[CudaFile, ...]] = {}
-        self._reached: dict[Path, dict[str, CudaFile]] = {}
+        self._files: Memo[Path, CudaFile] = Memo()
+        self._candidates: Memo[tuple[str, Include], tuple[CudaFile, ...]] = Memo()
+        self._reached: Memo[Path, dict[str, CudaFile]] = Memo()
 
     def source(self, path: Path, function: str, where: Position, defines: Mapping[str, str]) -> CudaSource:
         """The source of `function`, which stands in the file `path` or in one that it includes.
@@ -101,40 +102,40 @@ class CudaFiles:
 
     def reached(self, path: Path) -> dict[str, CudaFile]:
         """The file and all that it may include, by name. Raises ClosureError and OSError."""
-        if path not in self._reached:
-            first = self._open(path)
-            found = {first.name: first}
-            waiting = [first]
-            while waiting:
-                file = waiting.pop()
-                for include in file.includes:
-                    for other in self.candidates(file, include):
-                        if other.name not in found:
-                            found[other.name] = other
-                            waiting.append(other)
-            self._reached[path] = found
-        return self._reached[path]
+        return self._reached.get(path, lambda: self._follow(path))
+
+    def _follow(self, path: Path) -> dict[str, CudaFile]:
+        first = self._open(path)
+        found = {first.name: first}
+        waiting = [first]
+        while waiting:
+            file = waiting.pop()
+            for include in file.includes:
+                for other in self.candidates(file, include):
+                    if other.name not in found:
+                        found[other.name] = other
+                        waiting.append(other)
+        return found
 
     def candidates(self, file: CudaFile, include: Include) -> tuple[CudaFile, ...]:
         """The files of the project that an include can mean, the one that is looked at first in front."""
-        key = (file.name, include)
-        if key not in self._candidates:
-            self._candidates[key] = tuple(self._look_up(file, include))
-        return self._candidates[key]
+        return self._candidates.get((file.name, include), lambda: tuple(self._look_up(file, include)))
 
     def lookups(self, path: Path, names: Iterable[str]) -> str:
         """Digest of where each include of some of the files that `path` reaches leads: files come and go, too."""
+        return digest_json(self.leads(path, names))
+
+    def leads(self, path: Path, names: Iterable[str]) -> dict[str, list[tuple[str, list[str]]]]:
+        """By file, what each include of it is, and the files that it can mean."""
         files = self.reached(path)
-        return digest_json(
-            {
-                name: [
-                    [include.path, [each.name for each in self.candidates(files[name], include)]]
-                    for include in files[name].includes
-                ]
-                for name in names
-                if name in files
-            }
-        )
+        return {
+            name: [
+                (include.path, [each.name for each in self.candidates(files[name], include)])
+                for include in files[name].includes
+            ]
+            for name in names
+            if name in files
+        }
 
     def _look_up(self, file: CudaFile, include: Include) -> Iterator[CudaFile]:
         where = Position(file=file.name, line=include.line)
@@ -150,7 +151,7 @@ class CudaFiles:
         quoted = [file.path.parent, bases[0].folder] if include.is_quoted else []
         for folder in dict.fromkeys([*quoted, *(base.folder for base in bases[1:])]):
             path = Path(os.path.normpath(folder / include.path))
-            if not path.is_file():
+            if not is_file(path):
                 continue
             base = self._folders.base_of(path)
             if base is None or base.is_installed:
@@ -164,12 +165,11 @@ class CudaFiles:
             yield self._open(path)
 
     def _open(self, path: Path) -> CudaFile:
-        if path not in self._files:
-            text = path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-            self._files[path] = CudaFile(
-                path=path, name=self._folders.name(path), text=without_comments(with_plain_line_ends(text))
-            )
-        return self._files[path]
+        return self._files.get(path, lambda: self._read(path))
+
+    def _read(self, path: Path) -> CudaFile:
+        text = read(path).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+        return CudaFile(path=path, name=self._folders.name(path), text=without_comments(with_plain_line_ends(text)))
 
 
 def _find(files: Iterable[CudaFile], name: str, where: Position) -> tuple[CudaFile, KernelText]:

@@ -42,6 +42,7 @@ from kiln.closure.resolve import (
     synthetic_name,
 )
 from kiln.errors import ClosureError, UncutError
+from kiln.files import read as read_file
 
 _CHANGES_LIST = re.compile(r"\.\s*__all__\s*(?:\.|\[|[-+|]?=(?!=))")
 """`config.__all__.append("SIZE")` and the like; what only reads the list so counts, too"""
@@ -147,8 +148,8 @@ class Cutter:
     def _lists_change(self) -> bool:
         """Whether a file that is imported along may change what a star import of another brings."""
         assert self.project.start is not None
-        files = imported(self.project, self.project.start).naming({"__all__"})
-        return any(_CHANGES_LIST.search(path.read_text("utf-8", "replace")) for path in files)
+        naming = imported(self.project, self.project.start).naming({"__all__"})
+        return any(_CHANGES_LIST.search(read_file(path).decode("utf-8", "replace")) for path in naming)
 
     def _keep(self, module: SourceModule, unit: Unit, want: Want) -> None:
         """Keep what is needed of a statement by now."""

@@ -6,6 +6,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -68,6 +69,24 @@ class Digests:
 
     def hexdigest(self) -> str:
         return self._whole.hexdigest()
+
+
+def lines_of(text: str, file: str, name: str) -> list[tuple[int, str]]:
+    """What the component of a name is over: the lines of a slice's module that bind or change it, by their numbers."""
+    module, lines = _indexed(text, file), text.splitlines()
+    found: dict[int, str] = {}
+    for unit in module.units:
+        if any(name in names for names, _ in _statements(module, unit)):
+            decorators = [decorator.lineno for decorator in getattr(unit.node, "decorator_list", ())]
+            first = min([unit.node.lineno, *decorators])
+            found |= {number: lines[number - 1] for number in range(first, (unit.node.end_lineno or first) + 1)}
+    return sorted(found.items())
+
+
+@lru_cache(maxsize=16)
+def _indexed(text: str, file: str) -> SourceModule:
+    """Asked for each of a module's names in turn."""
+    return index(text.encode(), Path(file), file)
 
 
 def _statements(module: SourceModule, unit: Unit) -> list[tuple[list[str], str]]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from kiln import files
 from kiln.closure.resolve import Project
 from kiln.closure.roots import Roots
+from kiln.digests import digest_bytes
+from kiln.files import FileState
 
 _IMPORT = re.compile(
     rb"(?:^|[:;])[ \t]*"
@@ -53,40 +56,33 @@ class _Text:
     """the names that its functions declare `global`"""
 
 
-State = tuple[int, ...]
-"""of a file or folder: another one tells that it has changed"""
-
-_FRESH = 100_000_000
-"""nanoseconds: what changed this shortly before it was read may change again without another time stamp"""
-
-_texts: dict[str, tuple[State, _Text]] = {}
+_texts: dict[str, tuple[FileState, _Text, str]] = {}
+"""by path: the file's state, what it says, and the digest of its bytes"""
 
 
-def _state(path: str) -> State | None:
+def _look(path: str) -> tuple[FileState | None, bool]:
+    """The state of a file or folder, and whether another one will tell that it has changed."""
     try:
         found = Path(path).stat()
     except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-
-def _is_settled(state: State) -> bool:
-    return time.time_ns() - max(state[:2]) > _FRESH
+        return None, True
+    return files.state_of(found), files.is_settled(found)
 
 
 def _read(path: str) -> _Text | None:
     """The text of a file; it is read again when the file has changed. None for one that cannot be read."""
-    state = _state(path)
+    state, is_settled = _look(path)
     known = _texts.get(path)
     if known is not None and known[0] == state:
+        files.note_bytes(Path(path), known[2], state)
         return known[1]
-    is_settled = state is not None and _is_settled(state)
     try:
-        text = _split(Path(path).read_bytes())
+        content = files.read(Path(path))
     except OSError:
         return None
+    text = _split(content)
     if state is not None and is_settled:
-        _texts[path] = (state, text)
+        _texts[path] = (state, text, digest_bytes(content))
     return text
 
 
@@ -178,16 +174,16 @@ class _Graph:
 
     def __init__(self, folders: Roots) -> None:
         self._folders = folders
-        self._states: dict[str, State | None] = {}
+        self._states: dict[str, FileState | None] = {}
         """of all that was looked at: a file, or a folder that is listed"""
         self._listings: dict[str, frozenset[str]] = {}
-        self._texts: dict[str, _Text | None] = {}
-        self._resolved: dict[tuple[str, tuple[int, str, tuple[str, ...]]], list[str]] = {}
+        self._texts: files.Memo[str, _Text | None] = files.Memo()
+        self._resolved: files.Memo[tuple[str, tuple[int, str, tuple[str, ...]]], list[str]] = files.Memo()
         self._is_settled = True
 
     def is_current(self) -> bool:
         """Whether the files and folders are as they were."""
-        return self._is_settled and all(_state(path) == state for path, state in self._states.items())
+        return self._is_settled and all(_look(path)[0] == state for path, state in self._states.items())
 
     def imported(self, start: Path) -> Imported:
         found: dict[str, _Text] = {}
@@ -200,22 +196,19 @@ class _Graph:
             found[path] = text
             folder = path.rpartition("/")[0]
             for statement in text.imports:
-                key = (folder, statement)
-                if key not in self._resolved:
-                    self._resolved[key] = list(dict.fromkeys(self._modules(folder, *statement)))
-                pending += self._resolved[key]
+                pending += self._resolved.get((folder, statement), partial(self._modules_of, folder, statement))
         return Imported(found)
 
     def _text(self, path: str) -> _Text | None:
-        if path not in self._texts:
-            self._look_at(path)
-            read = _read(path)
-            self._texts[path] = read
-        return self._texts[path]
+        return self._texts.get(path, partial(self._read, path))
+
+    def _read(self, path: str) -> _Text | None:
+        self._look_at(path)
+        return _read(path)
 
     def _look_at(self, path: str) -> None:
-        self._states[path] = state = _state(path)
-        self._is_settled = self._is_settled and (state is None or _is_settled(state))
+        self._states[path], is_settled = _look(path)
+        self._is_settled = self._is_settled and is_settled
 
     def _packages(self, path: Path) -> Iterator[str]:
         """The packages around a file, which Python imports before it."""
@@ -223,6 +216,9 @@ class _Graph:
         while self._has(str(folder), "__init__.py") and self._folders.base_of(folder) is not None:
             yield str(folder / "__init__.py")
             folder = folder.parent
+
+    def _modules_of(self, folder: str, statement: tuple[int, str, tuple[str, ...]]) -> list[str]:
+        return list(dict.fromkeys(self._modules(folder, *statement)))
 
     def _modules(self, folder: str, level: int, module: str, names: tuple[str, ...]) -> Iterator[str]:
         words = module.split(".") if module else []
@@ -255,6 +251,7 @@ class _Graph:
                 yield f"{folder}/{name}/__init__.py"
 
     def _has(self, folder: str, name: str) -> bool:
+        files.is_entry(Path(folder, name))
         listing = self._listings.get(folder)
         if listing is None:
             self._look_at(folder)

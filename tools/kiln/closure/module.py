@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kiln import files
 from kiln.closure import scope
 from kiln.errors import ClosureError, Position
 
@@ -134,7 +135,7 @@ def load_module(path: Path, file: str, decided: Mapping[Spot, Decision] | None =
     The content is part of the key: a file that is edited while the process lives is read anew.
     """
     try:
-        content = path.read_bytes()
+        content = files.read(path)
     except OSError as error:
         raise ClosureError(
             f"cannot read the source file: {error.strerror}",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from kiln import files
 from kiln.closure import stars
 from kiln.closure.module import Conditional, Decision, SourceModule, Spot, Unit, load_module
 from kiln.closure.roots import Roots
@@ -135,9 +136,9 @@ class Project:
             folder / "__init__.py",
             *([folder.with_name(f"{folder.name}.py")] if folder != base.folder else ()),
         ):
-            if path.is_file():
+            if files.is_file(path):
                 return Location(parts=parts, path=path)
-        return Location(parts=parts, path=None) if folder.is_dir() else None
+        return Location(parts=parts, path=None) if files.is_dir(folder) else None
 
     def needed(self, importer: SourceModule, node: ast.Import | ast.ImportFrom, alias: ast.alias) -> Imported:
         """What one name of an import statement is bound to, which is needed: an installed package is read for it."""
@@ -207,9 +208,9 @@ class Project:
             if folder not in near and (location := self._at(folder.joinpath(*words))) is not None
         ]
         # A plain folder is only a namespace; a file wins over it.
-        files = [location for location in locations if location.path is not None]
-        if files:
-            return files[0]
+        with_files = [location for location in locations if location.path is not None]
+        if with_files:
+            return with_files[0]
         tops = [location for folder in folders if (location := self._at(folder / words[0])) is not None]
         is_shadowed = any(location.path is not None for location in tops)
         if not is_shadowed and self.folders.homes(words[0]):

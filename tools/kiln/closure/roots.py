@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kiln.errors import ClosureError
+from kiln.files import FOR_ALL, asked_by, real
 from kiln.manifest import installed
 
 
@@ -49,13 +50,15 @@ class Roots:
             label = tuple(text.split("/"))
             folder = self.root.joinpath(*label)
             # With its `..` resolved, a path is below the folder when it begins with it.
-            found.append(Base(label=label, folder=folder.resolve() if ".." in label else folder))
+            with asked_by(FOR_ALL):
+                found.append(Base(label=label, folder=real(folder) if ".." in label else folder))
         return tuple(found)
 
     @cached_property
     def packages(self) -> tuple[Base, ...]:
         """The folders that packages are installed in."""
-        folders = installed.search_path([base.folder for base in self.bases])
+        with asked_by(FOR_ALL):
+            folders = installed.search_path([base.folder for base in self.bases])
         return tuple(Base(label=(installed.FOLDER,), folder=folder) for folder in folders)
 
     def adopt(self, name: str) -> bool:
@@ -107,20 +110,20 @@ class Roots:
         if base is not None and base.is_installed:
             # Installers may link to files that they keep elsewhere.
             return "/".join(parts or ())
-        real = path.resolve()
-        inside = [(each, each.folder.resolve()) for each in self.bases]
-        around = [(each, folder) for each, folder in inside if real.is_relative_to(folder)]
+        resolved = real(path)
+        inside = [(each, real(each.folder)) for each in self.bases]
+        around = [(each, folder) for each, folder in inside if resolved.is_relative_to(folder)]
         if not around:
             raise ClosureError(
                 "the file lies outside the project",
                 where=str(path),
                 expected=f"a file below {' or '.join(str(each.folder) for each in self.bases)}, links followed",
-                actual=str(real),
+                actual=str(resolved),
                 remedy="move or copy it into the project, or declare its folder under `roots`",
             )
         if parts is None:
             innermost, folder = max(around, key=lambda item: len(item[1].parts))
-            parts = (*innermost.label, *real.relative_to(folder).parts)
+            parts = (*innermost.label, *resolved.relative_to(folder).parts)
         # Otherwise as the project spells it, where links may stand for folders.
         if parts[0] == installed.FOLDER:
             raise ClosureError(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
+from kiln import files
 from kiln.closure import scope
 
 
 @cache
 def installed() -> Path | None:
     """The folder of the package that Python would import, which is not imported for that."""
-    found = importlib.util.find_spec("triton")
-    return Path(found.origin).parent if found is not None and found.origin is not None else None
+    with files.asked_by(files.FOR_ALL):
+        return files.find_package("triton")
 
 
 def brings(folder: Path, path: tuple[str, ...], name: str) -> bool | None:
     """Whether `from triton.<path> import *` brings a name; None where the text of that module does not tell."""
     place = folder.joinpath(*path)
-    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    file = next((file for file in files if file.is_file()), None)
+    candidates = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    file = next((file for file in candidates if files.is_file(file)), None)
     if file is None:
         return None
     found = _names(file)
@@ -47,19 +47,19 @@ def _has(top: Path, place: Path, path: tuple[str, ...], depth: int) -> bool | No
     if depth > 20:
         return None
     name, rest = path[0], path[1:]
-    file = place / "__init__.py" if place.is_dir() else place
-    found = _names(file) if file.is_file() else _NOTHING
+    file = place / "__init__.py" if files.is_dir(place) else place
+    found = _names(file) if files.is_file(file) else _NOTHING
     # `from . import language` binds a module of the package's own.
-    if name in found.names and not (place.is_dir() and found.names[name] == (1, "", name)):
+    if name in found.names and not (files.is_dir(place) and found.names[name] == (1, "", name)):
         origin = found.names[name]
         if not rest:
             return True
         if origin is None:
             return None
         return _follow(top, file, origin, rest, depth)
-    if place.is_dir():
+    if files.is_dir(place):
         for below in (place / name, place / f"{name}.py"):
-            if (below.is_dir() and any(file.is_file() for file in below.iterdir())) or below.is_file():
+            if any(not name.endswith("/") for name in files.names(below)) or files.is_file(below):
                 return _has(top, below, rest, depth + 1)
     for star in found.stars:
         brought = _follow(top, file, star, path, depth)
@@ -107,7 +107,8 @@ def _follow(top: Path, file: Path, origin: Origin, path: tuple[str, ...], depth:
 
 @lru_cache(maxsize=256)
 def _names(file: Path) -> _Names:
-    tree = ast.parse(file.read_text("utf-8"))
+    with files.asked_by(files.FOR_ALL):
+        tree = ast.parse(files.read(file).decode())
     names: dict[str, Origin | None] = {}
     stars: list[Origin] = []
     known = True

@@ -12,6 +12,7 @@ from kiln.closure import scope
 from kiln.closure.module import SourceModule
 from kiln.closure.resolve import Location, Project, bound_by
 from kiln.errors import ClosureError, Position
+from kiln.files import is_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ def _packages(name: tuple[str, ...], path: Path) -> Iterator[tuple[tuple[str, ..
     """The packages around a module, which Python imports before it."""
     folder = path.parent.parent if path.name == "__init__.py" else path.parent
     for depth in range(len(name) - 1, 0, -1):
-        if (folder / "__init__.py").is_file():
+        if is_file(folder / "__init__.py"):
             yield name[:depth], folder / "__init__.py"
         folder = folder.parent
 

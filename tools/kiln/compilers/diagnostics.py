@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
+from signal import Signals
+from subprocess import CalledProcessError
 
 from triton.compiler.code_generator import CompilationError
 from triton.runtime.errors import PTXASError
@@ -21,28 +24,53 @@ def failure(request: CompileRequest, stage: str, error: Exception) -> CompileErr
         while isinstance(error.__cause__, CompilationError):
             error = error.__cause__
         root = _root(error)
-        what = "\n".join([f"{stage}: {root}", *(f"    {line}" for line in _excerpt(error).splitlines())])
+        what = "\n".join([root, *(f"    {line}" for line in _excerpt(error).splitlines())])
         is_missing = re.search(r"module 'triton[\w.]*' has no attribute", root)
         return CompileError(
             what,
             where=_locate(request, error) or request.closure.position,
             remedy=f"{load.installed()}: correct the name, or use a release that has it" if is_missing else None,
+            stage=stage,
+        )
+    if isinstance(error, PTXASError) and (signal := _signal(error.__context__)):
+        return CompileError(
+            f"ptxas was killed by signal {signal} ({signal.name})",
+            where=request.closure.position,
+            remedy="a SIGKILL that nobody sent is the kernel running out of memory: build with a smaller -n"
+            if signal is Signals.SIGKILL
+            else "it crashed on the code that Triton gave it, which the log holds",
+            stage=stage,
+        )
+    if isinstance(error, FileNotFoundError) and str(error.filename).endswith(".ptx.o"):
+        return CompileError(
+            "ptxas exited with 0 and wrote no image",
+            where=request.closure.position,
+            remedy="see that the disk has space, and that Triton's ptxas is the one that it was installed with",
+            stage=stage,
         )
     if isinstance(error, PTXASError):
         # Its temporary file has another name in each image, and is gone; the log holds the PTX with those lines.
-        lines = re.findall(r"^ptxas .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
-        lines = [re.sub(r"^ptxas \S+\.ptx, line (\d+); (\w+) *:", r"line \1 of the PTX: \2:", line) for line in lines]
+        lines = re.findall(r"^ptxas\S* .*\b(?:error|fatal)\b.*", str(error), re.MULTILINE)
+        lines = [re.sub(r"^\S+ \S+\.ptx, line (\d+); (\w+) *:", r"line \1 of the PTX: \2:", line) for line in lines]
+        lines = [line for line in lines if not line.endswith("aborted due to errors")] or lines
         return CompileError(
-            f"{stage}: ptxas refused the code that Triton gave it",
+            "ptxas refused the code that Triton gave it",
             where=request.closure.position,
-            actual="; ".join(lines[:4]) or None,
+            actual="; ".join(_first_of_each(lines)[:4]) or None,
+            stage=stage,
         )
     first, *more = f"{type(error).__name__}: {error}".splitlines()
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
     where = request.declared if stage == "options" else request.closure.position
     if frames:
         where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
-    return CompileError("\n".join([f"{stage}: {first}", *(f"    {line}" for line in more[:7])]), where=where)
+    return CompileError("\n".join([first, *(f"    {line}" for line in more[:7])]), where=where, stage=stage)
+
+
+def _signal(error: BaseException | None) -> Signals | None:
+    """What ended a tool, if it was a signal that has a name."""
+    number = -error.returncode if isinstance(error, CalledProcessError) else 0
+    return Signals(number) if number in set(Signals) else None
 
 
 def printed_errors(log: Path) -> str | None:
@@ -55,7 +83,15 @@ def printed_errors(log: Path) -> str | None:
     found = [
         line.strip() for line in lines if re.match(r"(\S+:\d+(:\d+)?: )?(LLVM |fatal )?error ?:", line, re.IGNORECASE)
     ]
-    return "; ".join(dict.fromkeys(found[:3])) or None
+    return "; ".join(_first_of_each(found)[:3]) or None
+
+
+def _first_of_each(lines: Iterable[str]) -> list[str]:
+    """Of lines that differ in numbers only, the first: an unrolled loop has a fault many times."""
+    found: dict[str, str] = {}
+    for line in lines:
+        found.setdefault(re.sub(r"\d+", "#", line), line)
+    return list(found.values())
 
 
 def _root(error: CompilationError) -> str:

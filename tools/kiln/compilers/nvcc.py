@@ -35,6 +35,7 @@ from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompilerMetadata
 from kiln.digests import digest_json
 from kiln.errors import CompileError
+from kiln.stages import timed
 from kiln.toolchain.ptx_isa import oldest_driver
 
 _UNIT = "unit.cu"
@@ -66,17 +67,19 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
         os.utime(path, (0, _seconds(name)))
     (base.parent / _UNIT).write_text(unit(request), "utf-8", errors="surrogateescape")
     compiler = _Compiler(request=request, log=log, folder=folder, top=base.parent)
-    text = compiler.front()
-    symbol = symbol_of(text, ENTRY)
-    if symbol is None or not is_whole(text):
-        raise _incomplete(request, base.parent)
+    with timed("nvcc"):
+        text = compiler.front()
+        symbol = symbol_of(text, ENTRY)
+        if symbol is None or not is_whole(text):
+            raise _incomplete(request, base.parent)
     text = only_entry(text, symbol, ENTRY, request.options.get("maxnreg"))
     _check_launch(request, text)
     # A PTX is assembled as well: what ptxas refuses would be refused by every driver.
-    data, spills = compiler.assemble(text)
-    if request.target.kind == "ptx":
-        text = _in_declared_version(compiler, text, data)
-        data, spills = text.encode(), None
+    with timed("ptxas"):
+        data, spills = compiler.assemble(text)
+        if request.target.kind == "ptx":
+            text = _in_declared_version(compiler, text, data)
+            data, spills = text.encode(), None
     found = found_by(request, folder, base.parent / _UNIT, compiler.read())
     if request.source.name not in found[LOOKUPS]:
         raise _incomplete(request, base.parent)

@@ -30,6 +30,7 @@ from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompileRequest, CompilerMetadata
 from kiln.errors import ClosureError, KilnError
 from kiln.manifest.constants import DTypeConstant, FunctionConstant, Value
+from kiln.stages import timed
 
 FOLDER = Path(triton.__file__).parent
 """of the Triton that compiles here"""
@@ -41,7 +42,8 @@ def compile_kernel(request: CompileRequest) -> Compiled:
     """The image of one request. Raises CompileError naming the stage and the kernel's line, or ClosureError."""
     target = request.target
     given = {name: _without_dtypes(value) for name, value in request.interface.constants.items()}
-    function = load.load(request.closure, given)
+    with timed("slice"):
+        function = load.load(request.closure, given)
     backend = make_backend(GPUTarget("cuda" if target.vendor == "nvidia" else "hip", target.arch, target.warp_size))
     stage = "options"
     try:
@@ -56,14 +58,15 @@ def compile_kernel(request: CompileRequest) -> Compiled:
         backend.load_dialects(context)
         stage = "front end"
         source = _source(function, request)
-        with _visits() as visits, load.environment(request.closure):
+        with timed(stage), _visits() as visits, load.environment(request.closure):
             module = source.make_ir(
                 backend.target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
             )
         check_visits(request.closure, visits, FOLDER)
         with _printed() as printed:
-            for stage, run in stages.items():  # noqa: B007  # which stage failed is asked below
-                module = run(module, metadata)
+            for stage, run in stages.items():  # which stage failed is asked below
+                with timed(stage):
+                    module = run(module, metadata)
     except KilnError:
         raise
     except Exception as error:

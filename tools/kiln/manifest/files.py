@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kiln.errors import ManifestError, Position
+from kiln.files import read as read_bytes
+from kiln.files import real as real_path
 from kiln.manifest.compound_types import Key, Section
 from kiln.manifest.paths import find_file
 from kiln.manifest.schema import INCLUDED, TOP, VERSION
@@ -53,7 +55,7 @@ def read_files(path: Path) -> tuple[ManifestFile, ...]:
     seen in one file, for a file that is not there, and for one that is included twice or by itself.
     """
     first = _read(path, str(path), "", TOP, {})
-    seen = {first.path.resolve(): "the file that all begins with"}
+    seen = {real_path(first.path): "the file that all begins with"}
     return (first, *_included(first, path, seen))
 
 
@@ -62,7 +64,7 @@ def _included(file: ManifestFile, first: Path, seen: dict[Path, str]) -> Iterato
     top = first.absolute().parent
     for name, position in zip(file.values["include"], file.item_positions("include"), strict=True):
         path = find_file(top / file.folder, name, position, "include", within=top)
-        real = path.resolve()
+        real = real_path(path)
         if real in seen:
             raise ManifestError(
                 f"{show(name)} is included twice, or includes itself",
@@ -97,8 +99,7 @@ def _read(path: Path, shown: str, folder: str, keys: Mapping[str, Key], outer: M
 def _read_bytes(path: Path) -> bytes:
     """The file's bytes, and one more than is allowed of a large one: its size is an error with a position."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_bytes(path, MAX_BYTES + 1)
     except FileNotFoundError:
         raise ManifestError(
             "the manifest does not exist",

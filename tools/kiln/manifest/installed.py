@@ -7,6 +7,8 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kiln import files
+
 FOLDER = "site-packages"
 """what stands for the folder of an installed package in names, wherever it lies"""
 
@@ -42,13 +44,13 @@ def search_path(project: Iterable[Path]) -> tuple[Path, ...]:
     Python puts the folder that it is started in on its path too; what lies below the folders of the `project` belongs
     to the project, so that the same files are found from wherever a build is started.
     """
-    own = [folder.resolve() for folder in project]
-    library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    own = [files.real(folder) for folder in project]
+    library = {files.real(Path(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib")}
     found: dict[Path, Path] = {}
     for entry in sys.path:
         folder = Path(entry)
-        real = folder.resolve()
-        if not entry or real in library or real in found or not real.is_dir():
+        real = files.real(folder)
+        if not entry or real in library or real in found or not files.is_dir(real):
             continue
         if folder.name in _FOLDERS or not any(real.is_relative_to(below) for below in own):
             found[real] = folder.absolute()
@@ -77,9 +79,9 @@ def find_package(name: str, folders: Iterable[Path]) -> tuple[Path, ...]:
         return ()
     portions = []
     for folder in folders:
-        if (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file():
+        if files.is_file(folder / name / "__init__.py") or files.is_file(folder / f"{name}.py"):
             return (folder,)
-        if (folder / name).is_dir():
+        if files.is_dir(folder / name):
             portions.append(folder)
     return tuple(portions)
 
@@ -89,7 +91,7 @@ def find_module(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
     for folder in find_package(parts[0], folders):
         below = folder.joinpath(*parts)
         for path in (below / "__init__.py", below.with_name(f"{parts[-1]}.py")):
-            if path.is_file():
+            if files.is_file(path):
                 return path
     return None
 
@@ -97,11 +99,11 @@ def find_module(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
 def find_folder(parts: Sequence[str], folders: Iterable[Path]) -> Path | None:
     """The folder of a package, or None."""
     found = (folder.joinpath(*parts) for folder in find_package(parts[0], folders))
-    return next((folder for folder in found if folder.is_dir()), None)
+    return next((folder for folder in found if files.is_dir(folder)), None)
 
 
 def modules(parts: Sequence[str], folders: Iterable[Path]) -> list[str]:
     """The names of the modules and packages right below a package, for suggestions."""
     folder = find_folder(parts, folders)
-    below = sorted(folder.iterdir()) if folder is not None else []
-    return [path.stem for path in below if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier())]
+    below = [folder / name for name in files.names(folder)] if folder is not None else []
+    return [path.stem for path in below if path.suffix == ".py" or (files.is_dir(path) and path.name.isidentifier())]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kiln.errors import ManifestError, Position
+from kiln.files import FOR_ALL, asked_by
 from kiln.manifest.budgets import check_targets, merge_budgets
 from kiln.manifest.cuda import OPTIONS as CUDA_OPTIONS
 from kiln.manifest.cuda import read_cuda
@@ -37,10 +38,18 @@ MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
 
 
-def load(path: Path, reader: SourceReader | None = None, find_native: NativeTargets | None = None) -> Manifest:
+def load(
+    path: Path,
+    reader: SourceReader | None = None,
+    find_native: NativeTargets | None = None,
+    only: Collection[str] | None = None,
+) -> Manifest:
     """Read and check the manifest at `path`.
 
     `reader` gives what it leaves to source files, `find_native` the targets of this machine; None refuses either.
+    With `only`, no kernels but these are made, for a manifest that was loaded whole as it stands: that its names differ
+    is known, and what it leaves to sources is what they said then.
+
     Positions name the file as `path` is given. Raises ManifestError at the first thing that is wrong; it is complete
     but for what other files say: targets are names still, and nothing has looked into a kernel's source but for its
     configurations or its function table. Raises ClosureError for one of these that cannot be told.
@@ -52,10 +61,11 @@ def load(path: Path, reader: SourceReader | None = None, find_native: NativeTarg
     check_roots(top["roots"], dict(zip(top["roots"], files[0].item_positions("roots"), strict=True)), absolute.parent)
     if not library.native:
         check_targets("budgets", files[0].entries.get("budgets"), library.names, "the library is")
-    kernels = _read_kernels(files, reader, library)
+    kernels = _read_kernels(files, reader, library, only)
     _check_count(kernels)
     variants = expand_variants(kernels)
-    check_used(variants, library.positions)
+    if only is None:
+        check_used(variants, library.positions)
     return Manifest(
         path=absolute,
         files=tuple(file.path for file in files),
@@ -76,7 +86,10 @@ def load(path: Path, reader: SourceReader | None = None, find_native: NativeTarg
 
 
 def _read_kernels(
-    files: Sequence[ManifestFile], reader: SourceReader | None, library: LibraryTargets
+    files: Sequence[ManifestFile],
+    reader: SourceReader | None,
+    library: LibraryTargets,
+    only: Collection[str] | None,
 ) -> tuple[Kernel, ...]:
     seen: dict[str, tuple[str, Position]] = {}
     kernels = []
@@ -95,7 +108,9 @@ def _read_kernels(
                     actual=f"the first is at {place}",
                     remedy="rename one of them",
                 )
-            kernels.append(_read_kernel(key, entries[key], values, file, files[0], reader, library))
+            if only is None or key in only:
+                with asked_by(key):
+                    kernels.append(_read_kernel(key, entries[key], values, file, files[0], reader, library))
     return tuple(kernels)
 
 
@@ -176,7 +191,10 @@ def _of_table(
     if reader is None:
         raise _no_reader("a function table", place)
     what = f"kernels.{key}.function_table"
-    rows = rows_of(reader.function_table(place, targets), function, what, place.where)
+    # Whoever knows the names of a kernel's variants, such as an outline, knows them by what all depend on.
+    with asked_by(FOR_ALL):
+        table = reader.function_table(place, targets)
+    rows = rows_of(table, function, what, place.where)
     return {
         "source": rows[0].source,
         "source_name": rows[0].source_name,
@@ -225,7 +243,9 @@ def _read_autotune(
     if reader is None:
         raise _no_reader("`blocks: autotune`", place)
     what = f"kernels.{key}.blocks"
-    return autotuned_blocks(reader.configurations(place, function, targets), what, place.where, targets)
+    with asked_by(FOR_ALL):
+        found = reader.configurations(place, function, targets)
+    return autotuned_blocks(found, what, place.where, targets)
 
 
 def _positions(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> dict[str, Position]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kiln import files
 from kiln.errors import ManifestError, Position
 from kiln.manifest.wording import show
 
@@ -87,8 +88,8 @@ def find_file(
     within = within or root
     path = root / text
     try:
-        real = path.resolve(strict=True)
-        is_file = real.is_file()
+        real = files.real(path, strict=True)
+        is_file = files.is_file(real)
     except FileNotFoundError:
         raise ManifestError(
             f"the file of `{what}` does not exist",
@@ -108,11 +109,11 @@ def find_file(
         ) from None
     if not is_file:
         raise ManifestError(f"`{what}` is no file", where=position, expected="a file", actual=f"{show(text)} is none")
-    if not real.is_relative_to(within.resolve()):
+    if not real.is_relative_to(files.real(within)):
         raise ManifestError(
             f"the file of `{what}` lies outside {folder}",
             where=position,
-            expected=f"a file under {within.resolve()}",
+            expected=f"a file under {files.real(within)}",
             actual=f"{show(text)} is a link to {real}",
             remedy="move the file under that folder, or declare the folder that it lies in under `roots`",
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kiln.errors import ManifestError, Position, did_you_mean
+from kiln.files import exists, is_dir, real
 from kiln.manifest import installed
 from kiln.manifest.paths import find_file
 from kiln.manifest.wording import show
@@ -70,9 +71,7 @@ def find_source(
             remedy=did_you_mean(root, folders.roots) or f"declare it: `roots: {{{root}: path/of/the/folder}}`",
         )
     folder = folders.roots[root]
-    path = find_file(
-        (folders.top / folder).resolve(), text, position, f"{what}.{word}", folder=f"the root {show(root)}"
-    )
+    path = find_file(real(folders.top / folder), text, position, f"{what}.{word}", folder=f"the root {show(root)}")
     return Source(path=path, name=f"{folder}/{text}", position=position)
 
 
@@ -80,15 +79,15 @@ def check_roots(roots: Mapping[str, str], positions: Mapping[str, Position], top
     """Refuse a root that is no folder, or is the project's own under another name. Raises ManifestError."""
     seen: dict[Path, str] = {}
     for name, text in roots.items():
-        folder = (top / text).resolve()
+        folder = real(top / text)
         why, remedy = None, "correct the path"
-        if not folder.is_dir():
-            why = "no folder is there" if not folder.exists() else "it is no folder"
-        elif folder == top.resolve():
+        if not is_dir(folder):
+            why = "no folder is there" if not exists(folder) else "it is no folder"
+        elif folder == real(top):
             why, remedy = "it is the manifest's own folder", "remove it; files there need no root"
-        elif text.startswith("..") and folder.is_relative_to(top.resolve()):
+        elif text.startswith("..") and folder.is_relative_to(real(top)):
             # A file has one name, whichever way leads to it.
-            why, remedy = "it leads back into the manifest's folder", f"write {folder.relative_to(top.resolve())}"
+            why, remedy = "it leads back into the manifest's folder", f"write {folder.relative_to(real(top))}"
         elif folder in seen:
             why, remedy = f"it is the root {show(seen[folder])}, too", "remove one of them"
         if why is not None:
@@ -104,7 +103,7 @@ def check_roots(roots: Mapping[str, str], positions: Mapping[str, Position], top
 
 def _find_installed(dotted: str, position: Position, what: str, folders: Folders) -> Source:
     parts = tuple(dotted.split("."))
-    places = installed.search_path([folders.top, *((folders.top / root).resolve() for root in folders.roots.values())])
+    places = installed.search_path([folders.top, *(real(folders.top / root) for root in folders.roots.values())])
     path = installed.find_module(parts, places)
     if path is not None:
         folder = next(place for place in places if path.is_relative_to(place))

@@ -23,6 +23,7 @@ from kiln.packaging.c_text import c_integer, c_string, c_type
 from kiln.packaging.host_tool import check_made, run_tool
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
+from kiln.stages import timed
 from kiln.toolchain.hosts import HOSTS, Host
 
 _FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
@@ -39,7 +40,8 @@ def make_records(records: Sequence[Record], library: str, host: str, cc: Path, s
         variant, target = record.image.variant.id, record.image.target
         symbol = c_names.image_symbol(library, variant, target)
         units[c_names.record_member(variant, target)] = (_record_source(record, library), symbol)
-    _compile(units, library, host, cc, staging)
+    with timed("cc"):
+        _compile(units, library, host, cc, staging)
 
 
 def make_tables(images: Sequence[tuple[str, str]], library: str, host: str, cc: Path, staging: Path) -> None:
@@ -59,7 +61,8 @@ def make_tables(images: Sequence[tuple[str, str]], library: str, host: str, cc: 
         units[c_names.registry_member(target)] = (_registry_source(images, library, target), registry)
     for member, symbol in c_names.runtime_members(library).items():
         units[member] = (runtime_source(f"src/{c_names.source_of(member)}", library), symbol)
-    _compile(units, library, host, cc, staging)
+    with timed("cc"):
+        _compile(units, library, host, cc, staging)
 
 
 def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: Path, staging: Path) -> None:

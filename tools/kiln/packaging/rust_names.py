@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kiln.binaries.facts import SUFFIX
-from kiln.manifest.model import Image, Manifest
 from kiln.toolchain.targets import TARGETS
+
+if TYPE_CHECKING:
+    # To say which files a crate has takes no manifest at hand.
+    from kiln.manifest.model import Image, Manifest
 
 RUNTIME = Path(__file__).parent / "runtime" / "rust"
 """the fixed Rust sources, which go into every crate as they are"""

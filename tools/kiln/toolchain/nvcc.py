@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from kiln import files
 from kiln.digests import FileDigests
 from kiln.errors import ToolchainError
 from kiln.toolchain.tools import own_search_path
@@ -44,7 +44,7 @@ class Nvcc:
     @property
     def headers(self) -> Path:
         """The toolkit's own headers, links followed."""
-        return (self.toolkit / "include").resolve()
+        return files.real(self.toolkit / "include")
 
     @cached_property
     def parts(self) -> dict[str, Path]:
@@ -58,7 +58,7 @@ class Nvcc:
             "ptxas": self.nvcc.with_name("ptxas"),
         }
         for path in (*parts.values(), self.headers / "cuda_runtime.h"):
-            if not path.is_file():
+            if not files.is_file(path):
                 raise ToolchainError(
                     f"the CUDA toolkit around nvcc lacks {path.name}",
                     where=str(self.nvcc),
@@ -69,14 +69,14 @@ class Nvcc:
         parts["cc1plus"] = self._cc1plus
         return parts
 
-    def components(self, files: FileDigests) -> dict[str, str]:
+    def components(self, digests: FileDigests) -> dict[str, str]:
         """Digests of all that can change an image, but for headers, by the name of the part."""
-        return {part: files.of(path) for part, path in self.parts.items()}
+        return {part: digests.of(path) for part, path in self.parts.items()}
 
     @cached_property
     def _cc1plus(self) -> Path:
         """gcc's compiler of C++, which is a package of its own: with C alone gcc cannot preprocess a kernel."""
-        found = shutil.which(self._ask("-print-prog-name=cc1plus").strip())
+        found = files.which(self._ask("-print-prog-name=cc1plus").strip())
         if found is None:
             raise ToolchainError("the host compiler of nvcc cannot read C++", where=str(self.cc), remedy=_INSTALL_GCC)
         return Path(found)
@@ -86,7 +86,7 @@ class Nvcc:
         """The folders of the host compiler's own headers, links followed; none for what a machine's user put up."""
         said = self._ask("-x", "c++", "-E", "-v", os.devnull)
         listed = re.search(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", said, re.M | re.S)
-        folders = [Path(line.strip()).resolve() for line in listed[1].splitlines()] if listed else []
+        folders = [files.real(Path(line.strip())) for line in listed[1].splitlines()] if listed else []
         return tuple(folder for folder in folders if not folder.is_relative_to("/usr/local/include"))
 
     def _ask(self, *question: str) -> str:
@@ -94,7 +94,7 @@ class Nvcc:
         try:
             done = subprocess.run(
                 [str(self.cc), *question],
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                env={"PATH": files.variable("PATH") or os.defpath, "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -113,15 +113,15 @@ def find_nvcc() -> Nvcc:
 
     Its host compiler is NVCC_CCBIN where that is set, else gcc from PATH. Raises ToolchainError when one is missing.
     """
-    name = os.environ.get("NVCC_CCBIN") or "gcc"
-    cc = shutil.which(name)
+    name = files.variable("NVCC_CCBIN") or "gcc"
+    cc = files.which(name)
     if cc is None:
         raise ToolchainError(f"{name} is missing: nvcc preprocesses with it", remedy=_INSTALL_GCC)
-    return Nvcc(nvcc=_find().resolve(), cc=Path(cc).absolute())
+    return Nvcc(nvcc=files.real(_find()), cc=Path(cc).absolute())
 
 
 def _find() -> Path:
-    asked, home = os.environ.get("NVCC"), os.environ.get("CUDA_HOME")
+    asked, home = files.variable("NVCC"), files.variable("CUDA_HOME")
     if asked:
         return _required(asked, f"NVCC is {asked!r}", "unset NVCC, or set it to the nvcc of a CUDA toolkit")
     if home:
@@ -129,16 +129,16 @@ def _find() -> Path:
         return _required(str(Path(home) / "bin" / "nvcc"), f"CUDA_HOME is {home!r}", remedy)
     for folder in own_search_path():
         path = Path(folder) / _WHEEL
-        if path.is_file():
+        if files.is_file(path):
             return path
-    found = shutil.which("nvcc")
+    found = files.which("nvcc")
     if found is None:
         raise ToolchainError("nvcc is missing: kernels in CUDA C++ are compiled with it", remedy=_INSTALL)
     return Path(found)
 
 
 def _required(name: str, said: str, remedy: str) -> Path:
-    found = shutil.which(name)
+    found = files.which(name)
     if found is None:
         raise ToolchainError(f"{said}, and there is no program {name}", expected="a program nvcc", remedy=remedy)
     return Path(found).absolute()

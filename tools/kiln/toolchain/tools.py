@@ -5,10 +5,8 @@ Nothing heavy is imported or run here: a build that has nothing to do asks for f
 
 from __future__ import annotations
 
-import importlib.machinery
 import os
 import re
-import shutil
 import site
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from kiln.digests import FileDigests
 from kiln.errors import ToolchainError
+from kiln.files import FOR_ALL, asked_by, below, find_package, names, read, variable, which
 from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.targets import Target
 from kiln.toolchain.triton_releases import Release, release_of
@@ -34,7 +33,8 @@ class Triton:
     @cached_property
     def version(self) -> str:
         """3.9.0, read off the source, for the package is not imported."""
-        text = (self.folder / "__init__.py").read_text("utf-8")
+        with asked_by(FOR_ALL):
+            text = read(self.folder / "__init__.py").decode()
         found = re.search(r"^__version__ = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
         return found.group(1) if found else "unknown"
 
@@ -61,7 +61,8 @@ class Triton:
             if not name.startswith(("backends/nvidia/", "backends/amd/", "profiler/"))
         }
         # The module is named after the interpreter's ABI (libtriton.so, libtriton.abi3.so, ...).
-        core |= {path.name: path for path in sorted((self.folder / "_C").glob("libtriton*.so"))}
+        own = below(self.folder / "_C", ".so")
+        core |= {path.name: path for path in own if path.match("_C/libtriton*.so")}
         return core
 
     def _parts(self, target: Target) -> Mapping[str, Path]:
@@ -72,12 +73,12 @@ class Triton:
             parts = {"libdevice": nvidia / "lib" / "libdevice.10.bc"}
             return parts if target.kind == "ptx" else {"ptxas": nvidia / "bin" / ptxas, **parts}
         amd = self.folder / "backends" / "amd" / "lib"
-        return {path.name: path for path in sorted(amd.iterdir()) if path.suffix in (".bc", ".so")}
+        return {name: amd / name for name in names(amd) if name.endswith((".bc", ".so"))}
 
 
 def own_search_path() -> list[str]:
     """The folders of this Python's own packages, without those of PYTHONPATH and the current one."""
-    theirs = {Path(entry).absolute() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    theirs = {Path(entry).absolute() for entry in (variable("PYTHONPATH") or "").split(os.pathsep) if entry}
     theirs = (theirs | {Path.cwd()}) - {Path(entry) for entry in site.getsitepackages()}
     return [entry for entry in sys.path if entry and Path(entry).absolute() not in theirs]
 
@@ -87,8 +88,9 @@ def installed_triton() -> Triton | None:
 
     A `triton` in the project's folder or on PYTHONPATH is none of theirs.
     """
-    spec = importlib.machinery.PathFinder.find_spec("triton", own_search_path())
-    return None if spec is None or spec.origin is None else Triton(folder=Path(spec.origin).parent)
+    with asked_by(FOR_ALL):
+        folder = find_package("triton", own_search_path())
+    return None if folder is None else Triton(folder=folder)
 
 
 def find_triton() -> Triton:
@@ -136,7 +138,7 @@ class HostTools:
         """Digests of the C compiler by part: what is called cc is a driver, and the work is done by what it calls."""
         parts = {"cc": self.cc}
         for part in ("cc1", "as"):
-            found = shutil.which(self._ask_compiler(f"-print-prog-name={part}"))
+            found = which(self._ask_compiler(f"-print-prog-name={part}"))
             if found:
                 parts[part] = Path(found)
         return {part: files.of(path) for part, path in parts.items()}
@@ -146,7 +148,7 @@ class HostTools:
         try:
             done = subprocess.run(
                 [str(self.cc), question],
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                env={"PATH": variable("PATH") or os.defpath, "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=10,
@@ -160,25 +162,25 @@ class HostTools:
 
     def _find(self, tool: str) -> Path:
         host = HOSTS[self.host]
-        variable = _OVERRIDES[tool]
-        override = os.environ.get(variable)
-        name = override or ("" if host.is_this_machine else f"{self.host}-") + tool
-        found = shutil.which(name)
+        override = _OVERRIDES[tool]
+        chosen = variable(override)
+        name = chosen or ("" if host.is_this_machine else f"{self.host}-") + tool
+        found = which(name)
         if found is not None:
             return Path(found).absolute()
-        if override:
+        if chosen:
             raise ToolchainError(
-                f"{variable} is {name!r}, and no program has that name",
+                f"{override} is {name!r}, and no program has that name",
                 expected=f"one program, without arguments, that works for {self.host}",
-                remedy=f"name another one, or a script that calls it, or unset {variable}",
+                remedy=f"name another one, or a script that calls it, or unset {override}",
             )
         packages = [host.package(each) for each in _PACKAGES[tool]]
         raise ToolchainError(
             f"{name} is missing: it is needed to build host objects and archives for {self.host}",
             remedy=f"install {' and '.join(packages)} (Debian, Ubuntu: apt-get install {' '.join(packages)}), or set "
-            f"{variable}",
+            f"{override}",
         )
 
 
 def _sources(folder: Path, root: Path) -> dict[str, Path]:
-    return {path.relative_to(root).as_posix(): path for path in sorted(folder.rglob("*.py"))}
+    return {path.relative_to(root).as_posix(): path for path in below(folder, ".py")}
