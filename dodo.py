@@ -2,19 +2,25 @@
 
 Each rule makes the step of one image, of one target, or of the library: what it reads (`inputs`: digests by name), what
 a child process does (`call`), and what that makes (`outputs`, below `build/`). A step runs again when a named digest
-changed, or an output is not what was recorded; never because of a time stamp. `doit list` shows the tasks, and
-docs/architecture.md explains the rooms behind them.
+changed, or an output is not what was recorded; never because of a time stamp. What a step with the same inputs made
+before, in whatever tree, the cache may have: under the roles that `cached` gives the outputs. `doit list` shows the
+tasks, and docs/architecture.md explains the rooms behind them.
 
 This file is also the module `kiln.graph`, which the dodo.py of other projects takes its rules from.
 """
 
-from kiln.compilers.cuda_request import ENVIRONMENT as CUDA_ENVIRONMENT
-from kiln.compilers.request import ENVIRONMENT
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Call, Step
-from kiln.library import Library
-from kiln.manifest.model import Image
 from kiln.packaging import c_names, rust_names
+
+if TYPE_CHECKING:
+    # What makes steps is imported when one is to be made: a build with nothing to do starts in half the time.
+    from kiln.library import Library
+    from kiln.manifest.model import Image
 
 
 @rule("compile:<image>")
@@ -35,9 +41,10 @@ def compile_image(library: Library, image: Image) -> Step:
                 "facts": paths[1],
             },
             preload=("kiln.compilers.triton",),
-            environment=ENVIRONMENT,
+            environment=library.environment(image),
         ),
         outputs=paths,
+        cached=("image", "facts"),
         sources=library.sources([image]),
         origin=library.origin(image.variant.kernel),
         warning=lambda: library.request(image).closure.warning,
@@ -58,9 +65,10 @@ def _compile_cuda(library: Library, image: Image) -> Step:
                 "image": paths[0],
                 "facts": paths[1],
             },
-            environment=CUDA_ENVIRONMENT,
+            environment=library.environment(image),
         ),
         outputs=paths,
+        cached=("image", "facts"),
         sources=library.sources([image]),
         origin=library.origin(image.variant.kernel),
     )
@@ -83,6 +91,7 @@ def validate(library: Library, image: Image) -> Step:
             },
         ),
         outputs=(library.report_path(image),),
+        cached=("report",),
         origin=library.origin(image.variant.kernel),
     )
 
@@ -106,6 +115,7 @@ def objcopy(library: Library, image: Image) -> Step:
             },
         ),
         outputs=(output,),
+        cached=("object",),
     )
 
 
@@ -127,6 +137,7 @@ def record(library: Library, target: str) -> Step:
             },
         ),
         outputs=tuple(f"objects/{c_names.record_member(image.variant.id, image.target)}" for image in images),
+        cached=tuple(image.id for image in images),
     )
 
 
@@ -134,6 +145,7 @@ def record(library: Library, target: str) -> Step:
 def table(library: Library) -> Step:
     """compile the tables that list images, and the fixed C runtime"""
     names = [(image.variant.id, image.target) for image in library.images]
+    members = c_names.table_members(names, library.manifest.library)
     return Step(
         inputs=lambda: {**library.table_inputs(names), **library.compiler_inputs()},
         call=lambda: Call(
@@ -146,7 +158,8 @@ def table(library: Library) -> Step:
                 "folder": "objects",
             },
         ),
-        outputs=tuple(f"objects/{name}" for name in c_names.table_members(names, library.manifest.library)),
+        outputs=tuple(f"objects/{name}" for name in members),
+        cached=tuple(members),
     )
 
 
@@ -185,12 +198,14 @@ def _archive(library: Library, target: str | None) -> Step:
             },
         ),
         outputs=(output,),
+        cached=("archive",),
     )
 
 
 @rule("header:c")
 def header(library: Library) -> Step:
     """the C headers, with the runtime's sources"""
+    names = c_names.header_files(library.manifest.library)
     return Step(
         after=library.measured(library.images),
         inputs=lambda: library.package_inputs(library.images),
@@ -198,14 +213,15 @@ def header(library: Library) -> Step:
             function="kiln.package_jobs:render_c",
             arguments={"declared": library.declared(library.images), "manifest": library.manifest},
         ),
-        outputs=c_names.header_files(library.manifest.library),
+        outputs=names,
+        cached=names,
     )
 
 
 @rule("crate")
 def crate(library: Library) -> Step:
     """the Rust crate, with every image in it"""
-    folder = f"rust/{library.manifest.library}"
+    folder, names = f"rust/{library.manifest.library}", rust_names.crate_files(library.manifest)
     return Step(
         after=library.measured(library.images),
         inputs=lambda: library.package_inputs(library.images),
@@ -218,5 +234,6 @@ def crate(library: Library) -> Step:
                 "folder": folder,
             },
         ),
-        outputs=tuple(f"{folder}/{name}" for name in rust_names.crate_files(library.manifest)),
+        outputs=tuple(f"{folder}/{name}" for name in names),
+        cached=tuple(names),
     )

@@ -120,7 +120,13 @@ class Project:
         done = subprocess.run(
             [self.python, *arguments],
             cwd=self.folder if inside else None,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                # A test neither fills the cache of whoever runs it, nor is spared by it what it is about.
+                "KILN_CACHE": "off",
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -60,6 +61,22 @@ def test_lines_inserted_above_a_declaration_rebuild_nothing(built: Project) -> N
     assert built.doit().expect().counts["built"] == 0
 
 
+def test_the_order_of_targets_reaches_the_packages(tmp_path: Path) -> None:
+    """Also where no kernel is built for two of them, and so no image changes its place."""
+    entry = MANIFEST.partition("kernels:\n")[2].replace("blocks: [128, 256]", "blocks: [128]")
+    first, second = (entry.replace("dtypes:", f"targets: [{target}]\n    dtypes:") for target in ("sm_86", "sm_80"))
+    second = second.replace("  scale:", "  other:").replace("scale_{", "other_{")
+    manifest = MANIFEST.partition("kernels:\n")[0].replace("gfx942", "sm_86") + f"kernels:\n{first}{second}"
+    project = Project.create(tmp_path / "project", manifest=manifest)
+    project.doit("header", "crate").expect()
+    project.edit("kernels.yaml", "sm_80, sm_86", "sm_86, sm_80")
+    assert project.doit("header", "crate").expect().counts["built"] == 2
+    clean = Project.create(tmp_path / "clean", manifest=project.read("kernels.yaml"))
+    clean.doit("header", "crate").expect()
+    for name in ("include/scratch/scratch.h", "rust/scratch/Cargo.toml"):
+        assert project.read(f"build/{name}") == clean.read(f"build/{name}")
+
+
 def test_an_option_rebuilds_the_images_whose_value_changed(built: Project) -> None:
     built.edit("kernels.yaml", "    grid:", '    options: {num_warps: "4 if block <= 128 else 8"}\n    grid:')
     assert set(built.doit().expect().ran("compile")) == {"scale_fp32_256@sm_80", "scale_fp32_256@gfx942"}
@@ -106,7 +123,8 @@ def test_a_kernel_that_does_not_compile_fails_alone(built: Project) -> None:
     built.write("kernels.yaml", MANIFEST.replace("[128, 256]", "[128, 512]") + declared)
     result = built.doit().expect(
         r"^FAILED compile:bad_fp32_128@(sm_80|gfx942)$",
-        r"kernels/bad\.py:10:36: front end: ValueError: .*incompatible dimensions",
+        r"kernels/bad\.py:10:36: ValueError: .*incompatible dimensions",
+        r"^  stage: front end$",
         r"^ +tl\.store\(output_ptr \+ offsets, x \+ tl\.arange\(0, 64\), mask=mask\)$",
         r"declared: kernels\.yaml:14:3",
         r"reproduce: doit -v 2 compile:bad_fp32_128@(sm_80|gfx942)$",
@@ -124,7 +142,7 @@ def test_a_kernel_that_does_not_compile_fails_alone(built: Project) -> None:
 def test_an_error_of_ptxas_is_shown_without_its_ptx(built: Project) -> None:
     assembly = 'tl.inline_asm_elementwise("bogus.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)'
     built.edit("kernels/scale.py", "x * 2", assembly)
-    result = built.doit().expect("cubin: ptxas refused", "instruction: 'bogus'", r"log: \S+\.log", code=1)
+    result = built.doit().expect("ptxas refused", "instruction: 'bogus'", "stage: cubin", r"log: \S+\.log", code=1)
     assert ".visible .entry" not in result.output
     log = built.read("build/.kiln/logs/compile/scale_fp32_128@sm_80.log")
     assert ".visible .entry" in log
@@ -514,3 +532,35 @@ def processes_in(folder: Path) -> list[int]:
             if place == folder or folder in place.parents:
                 found.append(int(entry.name))
     return found
+
+
+@pytest.mark.parametrize(("closed", "option"), [(">&-", "-v1"), ("<&- >&- 2>&-", "-v1"), (">&- 2>&-", "--json")])
+def test_closed_streams_keep_nothing_from_being_built(built: Project, closed: str, option: str) -> None:
+    (built.folder / "build/reports/sm_80/scale_fp32_128.json").unlink()
+    built.edit("kernels/scale.py", "x * 2", "x * 2 + 1")
+    subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "doit", option, "validate"],
+        cwd=built.folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "tools"), "KILN_CACHE": "off"},
+        check=True,
+        timeout=300,
+    )
+    assert built.doit("validate").expect().counts["built"] == 0
+
+
+def test_what_a_users_task_depends_on_is_there_whatever_is_selected(built: Project) -> None:
+    own = """
+
+        def task_publish():
+            return {"actions": ["true"], "task_dep": ["archive:all", "compile"], "verbosity": 0}
+
+
+        def task_install():
+            return {"actions": ["true"], "setup": ["header:c"], "verbosity": 0}
+        """
+    built.write("dodo.py", f"{built.read('dodo.py')}\n{textwrap.dedent(own)}")
+    (built.folder / "build/reports/sm_80/scale_fp32_128.json").unlink()
+    assert built.doit("validate").expect().counts == {"built": 1, "up to date": 7, "failed": 0}
+    built.doit("-s", "objcopy:scale_fp32_128").expect()
+    (built.folder / "build/include/scratch/scratch.h").unlink()
+    assert built.doit("install").expect().counts == {"built": 1, "up to date": 8, "failed": 0}

@@ -503,7 +503,8 @@ RUNNER = """\
 import base64, json, os, sys
 from pathlib import Path
 
-import kiln.doit_plugin.loader, kiln.doit_plugin.run
+# What each child would import anew.
+import kiln.doit_plugin.loader, kiln.doit_plugin.run, kiln.graph, kiln.library
 from doit.doit_cmd import DoitMain
 
 results = []

@@ -298,8 +298,9 @@ def test_names_that_a_release_lacks_say_so_at_their_line(tmp_path: Path) -> None
     manifest = MANIFEST.replace("[sm_80, gfx942]", "[sm_80]").replace("[128, 256]", "[128]")
     project = Project.create(tmp_path / "project", manifest=manifest, scale=text)
     replace(project, python=python_of(HERE[0], tmp_path / "python")).doit("compile").expect(
-        r"^  kernels/scale\.py:10:36: front end: .*'triton\.language' has no attribute 'name_of_a_later_release'$",
+        r"^  kernels/scale\.py:10:36: AttributeError: .*'triton\.language' has no attribute 'name_of_a_later_release'$",
         rf"^    remedy: Triton {HERE[0]}\.\d+ is installed: correct the name, or use a release that has it$",
+        r"^  stage: front end$",
         code=1,
     )
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doit.cmd_base import DodoTaskLoader
 from doit.exceptions import InvalidCommand, InvalidDodoFile
@@ -20,14 +20,22 @@ from doit.task import Task
 from kiln.doit_plugin.backend import StateBackend
 from kiln.doit_plugin.owner import check_owner
 from kiln.doit_plugin.rules import Rule, collect
+from kiln.doit_plugin.selection import check_names, expand, groups_of, named_by, needs_steps, steps_of
+from kiln.doit_plugin.shortcut import OUTLINE, Outcome, Shortcut, Wanted, likely_build_folder, save
 from kiln.doit_plugin.tasks import Freshness, StepTask, group_task, shown
 from kiln.engine.build import Build
-from kiln.engine.lock import build_lock
+from kiln.engine.interrupts import as_python_does, leave_at_once
+from kiln.engine.lock import build_lock, is_locked
+from kiln.engine.machine import cores
 from kiln.engine.state import State
-from kiln.engine.step import Step
-from kiln.errors import KilnError, ManifestError, did_you_mean
-from kiln.library import Library, read_manifest
-from kiln.manifest.model import Manifest
+from kiln.engine.step import Step, kind_of
+from kiln.errors import KilnError, ManifestError
+from kiln.files import Notes, noted_in
+
+if TYPE_CHECKING:
+    # Imported when it is needed: a build that has nothing to do makes no steps.
+    from kiln.library import Library
+    from kiln.manifest.model import Manifest
 
 MANIFEST = "kernels.yaml"
 BUILD_FOLDER = "build"
@@ -36,12 +44,12 @@ PRIVATE_FOLDER = ".kiln"
 """in the build folder: state, lock, temporary files, logs of failures"""
 STATE = "state.sqlite"
 
-_CHANGING = ("clean", "forget", "ignore", "reset-dep")
-"""Commands of doit that change what builds rely on. They act on a group's direct subtasks only: a variant's name is
+_CHANGING = ("clean", "forget", "ignore", "reset-dep", "verify")
+"""Commands that change what builds rely on. They act on a group's direct subtasks only: a variant's name is
 replaced by those of its images."""
 
 
-_PRINTING = ("list", "info", "size")
+_PRINTING = ("list", "info", "size", "explain")
 """Commands of doit that print, and change nothing that has to be left in order"""
 
 _BUILD_DIR = {
@@ -63,45 +71,84 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
     def __init__(self) -> None:
         super().__init__()
+        _open_streams()
         # doit goes to the folder of dodo.py before it asks for anything; paths of the command line are of this one.
         self._started = Path.cwd()
+        self.began = time.monotonic()
         self._options: Mapping[str, Any] = {}
         self._manifest: Manifest | KilnError | None = None
         self.build: Build | None = None
         self.library: Library | None = None
         """what the manifest asks for, once it is loaded; None for a dodo.py without rules"""
-        self._lock = ExitStack()
+        self._stack = ExitStack()
+        """what is held until this process ends"""
         self.makers: dict[str, tuple[Rule, Callable[[], Step]]] = {}
-        """every step that the manifest asks for, selected or not: its name, its rule, and how to make it"""
+        """every step of the kernels that are loaded, selected or not: its name, its rule, and how to make it"""
+        self.fresh: set[str] = set()
+        """steps that the selection needs, and that are fresh by the outline of the last build: doit gets no task"""
+        self.has_nothing_to_do = False
+        """whether these are all"""
+        self._notes = Notes()
+        self._rules: Sequence[Rule] = ()
+        self._shortcut: Shortcut | None = None
+        self._loaded: Manifest | None = None
+        self.holds_lock = False
+        """whether the build folder's lock is this process's already"""
 
     def setup(self, opt_values: Mapping[str, Any]) -> None:
         """Take the command's options, and load dodo.py."""
         self._options = opt_values
+        leave_at_once()
+        self._stack.enter_context(noted_in(self._notes))
         if opt_values.get("build_dir") is not None:
             _check_build_dir(opt_values["build_dir"])
         super().setup(opt_values)
+        self._rules = collect(self.namespace)
+        if not self._rules:
+            as_python_does()
 
     def _folder(self) -> Path:
         """The absolute path of the build folder. What is wrong with the manifest is told when tasks are loaded."""
+        if self._shortcut is not None:
+            return self._shortcut.root
+        option = self._options.get("build_dir")
+        likely = option if option is not None else likely_build_folder(Path(MANIFEST), BUILD_FOLDER)
+        folder = Path(os.path.normpath((self._started if option is not None else Path.cwd()) / likely))
         if self._manifest is None:
+            self._shortcut = Shortcut.find(
+                self._rules, folder, folder / PRIVATE_FOLDER, Path(MANIFEST), is_declared=option is None
+            )
+            if self._shortcut is not None:
+                return folder
+        manifest = self._load_manifest()
+        if option is not None:
+            return folder
+        declared = BUILD_FOLDER if isinstance(manifest, KilnError) else manifest.build
+        return Path(os.path.normpath(Path.cwd() / declared))
+
+    def private_folder(self) -> Path:
+        """Kiln's own folder in the build folder, for commands that load no task. To be asked after `setup`."""
+        return self._folder() / PRIVATE_FOLDER
+
+    def _load_manifest(self) -> Manifest | KilnError:
+        if self._manifest is None:
+            from kiln.library import read_manifest
+
             try:
                 with _kept_for_good():
                     self._manifest = read_manifest(Path(MANIFEST))
             except KilnError as error:
                 self._manifest = error
-        if self._options.get("build_dir") is not None:
-            return Path(os.path.normpath(self._started / self._options["build_dir"]))
-        declared = BUILD_FOLDER if isinstance(self._manifest, KilnError) else self._manifest.build
-        return Path(os.path.normpath(Path.cwd() / declared))
+        return self._manifest
 
     def load_doit_config(self) -> dict[str, Any]:
         """Kiln's defaults for doit's options, under those of dodo.py's DOIT_CONFIG."""
-        dep_file = self._folder() / PRIVATE_FOLDER / STATE if collect(self.namespace) else None
+        dep_file = self._folder() / PRIVATE_FOLDER / STATE if self._rules else None
         defaults = {
             "backend": "kiln",
             **({"dep_file": shown(dep_file)} if dep_file else {}),
             "reporter": "kiln",
-            "num_process": len(os.sched_getaffinity(0)),
+            "num_process": cores(),
             # One kernel that does not compile must not keep the others from being built.
             "continue": True,
         }
@@ -110,22 +157,30 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
     def load_tasks(self, cmd: Any, pos_args: list[str]) -> list[Task]:
         """The tasks that `pos_args` select and need, or all; user tasks of dodo.py always."""
-        rules = collect(self.namespace)
+        rules = self._rules
         self.namespace = {name: value for name, value in self.namespace.items() if not hasattr(value, "kiln_rule")}
         own: list[Task] = super().load_tasks(cmd, pos_args)
         if not rules:
             return own
         folder = self._folder()
-        if isinstance(self._manifest, KilnError):
-            raise InvalidDodoFile(str(self._manifest)) from self._manifest
-        assert self._manifest is not None  # the folder was asked for
-        _check_folder(folder, self._manifest, self._options.get("build_dir"))
-        if cmd.get_name() == "forget" and not (pos_args or self._options.get("forget_all") or self._names_defaults()):
-            raise InvalidCommand("say what to forget: the names of tasks, or --all")
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
-        library = self.library = Library(manifest=self._manifest, build=folder, state=state)
+        if cmd.get_name() == "run":
+            with _kept_for_good():
+                tasks = self._shortened(pos_args, own, self.build)
+            if tasks is not None:
+                return [*tasks, *own]
+        manifest = self._load_manifest()
+        if isinstance(manifest, KilnError):
+            raise InvalidDodoFile(str(manifest)) from manifest
+        _check_folder(folder, manifest, self._options.get("build_dir"))
+        if cmd.get_name() == "forget" and not (pos_args or self._options.get("forget_all") or self._names_defaults()):
+            raise InvalidCommand("say what to forget: the names of tasks, or --all")
+        from kiln.library import Library
+
+        self._loaded = manifest
+        library = self.library = Library(manifest=manifest, build=folder, state=state)
         if cmd.get_name() in _PRINTING:
             # What reads the output may have seen enough: `doit list | head`.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -136,13 +191,118 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if cmd.get_name() == "size":
             # What it is asked for are no tasks.
             return own
-        groups = _groups(rules, library, list(self.makers))
-        self._check(pos_args, own, groups)
+        groups = groups_of(rules, library, list(self.makers))
+        check_names(pos_args, [*self.makers, *groups], own)
         if cmd.get_name() in _CHANGING:
-            pos_args[:] = _expand(pos_args, groups)
+            pos_args[:] = expand(pos_args, groups)
             self._hold_lock(self.build)
         with _kept_for_good():
-            return [*self._tasks(pos_args, groups, self.build), *own]
+            wanted: Iterable[str] = self.makers
+            if pos_args and all(name in self.makers or name in groups for name in pos_args):
+                # A user's task that is not selected has to find what it names, too.
+                theirs = [name for task in own for name in named_by(task) if name in self.makers or name in groups]
+                wanted = expand([*pos_args, *theirs], groups)
+            steps = steps_of(wanted, self.makers)
+            if steps is None:
+                raise InvalidDodoFile("a rule names a step in `after` that there is not")
+            return [*self._tasks(steps, groups, self.build), *own]
+
+    def _shortened(self, selection: Sequence[str], own: Sequence[Task], build: Build) -> list[Task] | None:
+        """The tasks of what is not fresh by the outline of the last build. None where all kernels are to be loaded."""
+        shortcut, options = self._shortcut, self._options
+        _check_owner(build.root)
+        if shortcut is None or not shortcut.is_of(build.state):
+            self._shortcut = None
+            return None
+        chosen = selection or self.namespace.get("DOIT_CONFIG", {}).get("default_tasks") or ()
+        names = {task.name for task in own}
+        steps = [name for name in chosen if name not in names]
+        wanted = shortcut.wanted(steps) if steps or not chosen else Wanted(parts={}, library=())
+        is_plain = options.get("reporter") == "kiln" and not options.get("always") and not options.get("single")
+        if wanted is None or not is_plain or any(needs_steps(task, self._rules, build.root) for task in own):
+            return None
+        self.fresh, stale = shortcut.fresh(wanted)
+        groups = [group_task(name, [], lambda: True, doc="") for name in steps or shortcut.groups]
+        is_all = not own or (bool(chosen) and names.isdisjoint(chosen))
+        if is_all and not stale and shortcut.is_of(build.state) and not is_locked(build.lock):
+            self.has_nothing_to_do = True
+            if shortcut.outline.moved:
+                shortcut.outline.save(build.lock.parent / OUTLINE)
+            return groups
+        # From here on nobody else may build: what is fresh has to stay so.
+        hold_lock(self._stack, build)
+        self.holds_lock = True
+        if not shortcut.is_of(build.state):
+            self._shortcut, self.fresh = None, set()
+            return None
+        if not stale:
+            return groups
+        is_partial = shortcut.holds_for_all and not wanted.library
+        tasks = self._partial(shortcut, wanted, stale, steps, build) if is_partial else None
+        if tasks is None:
+            build.vouched, self.fresh = self.fresh, set()
+        return tasks
+
+    def _partial(
+        self, shortcut: Shortcut, wanted: Wanted, stale: Sequence[str], steps: Sequence[str], build: Build
+    ) -> list[Task] | None:
+        """The tasks of a selection of images' steps, with only the `stale` kernels loaded."""
+        from kiln.library import Library, read_manifest
+
+        try:
+            manifest = read_manifest(Path(MANIFEST), only=stale)
+        except KilnError:
+            # To be told as it is told where there is no outline.
+            return None
+        library = Library(manifest=manifest, build=build.root, state=build.state)
+        rules = [rule for rule in self._rules if rule.pattern.endswith("<image>")]
+        self.makers = {name: (rule, make) for rule in rules for name, make in rule.steps(library)}
+        needed = steps_of([name for owner in stale for name in wanted.parts[owner]], self.makers)
+        if needed is None:
+            # A rule of the project's own that comes after what stands for many images.
+            return None
+        shortcut.is_partial, self._loaded = True, manifest
+        groups = groups_of(rules, library, list(self.makers))
+        fresh = [name for name in steps if name not in self.makers and name not in groups]
+        done = [group_task(name, [], lambda: True, doc="") for name in fresh]
+        return [*done, *self._tasks(needed, groups, build)]
+
+    def begin(self) -> None:
+        """To be called with the lock: the outline goes on only while no other build has written since."""
+        assert self.build is not None
+        if self._shortcut is not None and not self._shortcut.is_of(self.build.state):
+            self._shortcut = None
+
+    @property
+    def known(self) -> set[str]:
+        """The names of all steps that the manifest asks for."""
+        return {*self.makers, *(self._shortcut.names if self._shortcut is not None and not self._manifest else ())}
+
+    def save_outline(self, good: Mapping[str, Step], ran: set[str], bad: set[str]) -> None:
+        """Write the outline of a build that has ended.
+
+        `good` are the steps that are fresh now, `ran` the names of those that were not before, and `bad` the names of
+        the other steps that it came to.
+        """
+        build, shortcut, manifest = self.build, self._shortcut, self._loaded
+        assert build is not None
+        if manifest is not None and manifest.native:
+            # Which GPUs there are is asked of the drivers, at every start.
+            return
+        targets: Sequence[str] = ()
+        if manifest is not None:
+            targets = manifest.targets
+        elif shortcut is not None:
+            targets = shortcut.targets
+        outcome = Outcome(
+            kernels=_images_of(manifest) if manifest is not None else {},
+            targets=targets,
+            good={name: step for name, step in good.items() if name not in build.vouched},
+            ran=ran,
+            bad=bad,
+            is_declared=self._options.get("build_dir") is None,
+        )
+        save(self._rules, build, build.lock.parent, self._notes, shortcut, outcome)
 
     def _names_defaults(self) -> bool:
         """Whether dodo.py says which tasks are meant where none is named."""
@@ -155,7 +315,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def _hold_lock(self, build: Build) -> None:
         """Keep the build folder from builds until this process ends: the command changes what they rely on."""
         if build.root.exists():
-            hold_lock(self._lock, build)
+            hold_lock(self._stack, build)
             build.state.refresh()
 
     def _overview(self, rules: Sequence[Rule], library: Library, build: Build) -> list[Task]:
@@ -170,19 +330,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                 tasks.append(group_task(kind, [], partial(_all_steps_fresh, own, library, build), doc=own[0].doc))
         return tasks
 
-    def _tasks(self, selection: Sequence[str], groups: dict[str, list[str]], build: Build) -> list[Task]:
-        """Steps and groups that the selection needs; everything where the selection is not made of such names alone."""
+    def _tasks(self, steps: Mapping[str, Step], groups: dict[str, list[str]], build: Build) -> list[Task]:
+        """Tasks for steps, and for the groups whose members are all among them."""
         makers = self.makers
-        wanted: Iterable[str] = makers
-        if selection and all(name in makers or name in groups for name in selection):
-            wanted = _expand(selection, groups)
-        steps: dict[str, Step] = {}
-        pending = list(wanted)
-        while pending:
-            name = pending.pop()
-            if name not in steps:
-                steps[name] = makers[name][1]()
-                pending += steps[name].after
         made: dict[str, Task] = {}
         for name in makers:
             if name in steps:
@@ -199,33 +349,17 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                 fresh = partial(_all_fresh, [made[member] for member in members])
                 listed.append(group_task(name, members, fresh, doc=doc, group=group))
         # A group before its members, as doit itself lists them.
-        order = {name: index for index, name in enumerate([*dict.fromkeys(rule_kind(name) for name in makers)])}
+        order = {name: index for index, name in enumerate([*dict.fromkeys(kind_of(name) for name in makers)])}
         everything = [*listed, *made.values()]
-        return sorted(everything, key=lambda task: order[rule_kind(task.name)])
+        return sorted(everything, key=lambda task: order[kind_of(task.name)])
 
-    def _check(self, selection: Sequence[str], own: Sequence[Task], groups: dict[str, list[str]]) -> None:
-        """Refuse a name that is no task before anything is done, with the names that come near."""
-        names = {*self.makers, *groups, *(task.name for task in own)}
-        # A user's task may take options and positional arguments: what stands behind its name is its own affair.
-        for argument in selection:
-            if argument in {task.name for task in own}:
-                return
-            if argument.startswith("-"):
-                raise InvalidCommand(
-                    f"{argument} stands behind the name of a task, and that task takes no options: write options of "
-                    "doit before all names"
-                )
-            if argument in names:
-                continue
-            if "*" in argument:
-                if not fnmatch.filter(names, argument):
-                    raise InvalidCommand(f"{argument!r} matches no task; `doit list --all` shows every name")
-                continue
-            if "/" in argument or Path(argument).suffix:
-                # A path may be a step's output; doit knows those, and says so when it does not.
-                continue
-            hint = did_you_mean(argument, sorted(names)) or "`doit list --all` shows every name"
-            raise InvalidCommand(f"there is no task {argument!r}: {hint}")
+
+def _images_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """kernel -> the names of its images"""
+    found: dict[str, list[str]] = {kernel.key: [] for kernel in manifest.kernels}
+    for image in manifest.images:
+        found[image.variant.kernel.key].append(image.id)
+    return {key: tuple(images) for key, images in found.items()}
 
 
 @contextmanager
@@ -248,6 +382,17 @@ def _all_steps_fresh(rules: Sequence[Rule], library: Library, build: Build) -> b
 
 def _all_fresh(tasks: Sequence[Task]) -> bool:
     return all(check() for task in tasks for check, _, _ in task.uptodate)
+
+
+def _open_streams() -> None:
+    """What is written to a standard stream that was closed (`>&-`) goes nowhere, not into the file that comes next."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free, which is this one. Children have it, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _check_build_dir(text: str) -> None:
@@ -278,6 +423,11 @@ def _check_folder(folder: Path, manifest: Manifest, option: str | None) -> None:
             remedy="name another folder: `build:` in kernels.yaml, or `doit --build-dir DIR`",
         )
         raise InvalidDodoFile(str(error))
+    _check_owner(folder)
+
+
+def _check_owner(folder: Path) -> None:
+    """Refuse a build folder that another project builds into."""
     try:
         check_owner(folder / PRIVATE_FOLDER, Path.cwd(), MANIFEST)
     except KilnError as other:
@@ -293,27 +443,6 @@ def hold_lock(stack: ExitStack, build: Build) -> None:
 
 
 def warn(text: str) -> None:
-    """Tell people something that is no task's own affair."""
-    sys.stderr.write(f"kiln: {text}\n")
-
-
-def rule_kind(name: str) -> str:
-    """`compile` of `compile:softmax_fp16_2048@sm_90a`"""
-    return name.partition(":")[0]
-
-
-def _groups(rules: Sequence[Rule], library: Library, names: Sequence[str]) -> dict[str, list[str]]:
-    """Group -> the steps it stands for: `compile` for all images, `compile:<variant>` for those of one variant."""
-    groups: dict[str, list[str]] = {}
-    for kind in dict.fromkeys(rule.kind for rule in rules):
-        members = [name for name in names if rule_kind(name) == kind]
-        if members != [kind]:
-            groups[kind] = members
-        if any(rule.pattern == f"{kind}:<image>" for rule in rules):
-            for image in library.manifest.images:
-                groups.setdefault(f"{kind}:{image.variant.id}", []).append(f"{kind}:{image.id}")
-    return groups
-
-
-def _expand(selection: Iterable[str], groups: dict[str, list[str]]) -> list[str]:
-    return [name for selected in selection for name in groups.get(selected, [selected])]
+    """Tell people something that is no task's own affair; where nobody reads it, the build goes on."""
+    with suppress(OSError):
+        sys.stderr.write(f"kiln: {text}\n")

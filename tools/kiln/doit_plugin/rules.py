@@ -5,17 +5,21 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kiln.closure.digest import canonical
+import kiln
+from kiln import files
 from kiln.digests import digest_json
-from kiln.engine.step import Step
+from kiln.engine.step import Found, Step, Text, kind_of
 from kiln.errors import KilnError
-from kiln.library import Library
+
+if TYPE_CHECKING:
+    # A build that has nothing to do makes no steps: it starts in half the time without what they are made with.
+    from kiln.library import Library
 
 _PATTERN = re.compile(r"[a-z]+(:(<image>|<target>|[a-z]+))?")
 
@@ -31,7 +35,7 @@ class Rule:
     @property
     def kind(self) -> str:
         """`compile` of `compile:<image>`: the group that all of the rule's tasks belong to"""
-        return self.pattern.partition(":")[0]
+        return kind_of(self.pattern)
 
     @property
     def doc(self) -> str:
@@ -42,37 +46,123 @@ class Rule:
         """Task name -> how to make its step, in order of declaration; nothing is made yet."""
         if self.pattern.endswith("<image>"):
             for image in library.manifest.images:
-                yield f"{self.kind}:{image.id}", partial(self._make, library, image)
+                owner = image.variant.kernel.key
+                yield f"{self.kind}:{image.id}", partial(self._make, library, owner, image)
         elif self.pattern.endswith("<target>"):
             for target in library.manifest.targets:
-                yield f"{self.kind}:{target}", partial(self._make, library, target)
+                yield f"{self.kind}:{target}", partial(self._make, library, files.FOR_ALL, target)
         else:
-            yield self.pattern, partial(self._make, library)
+            yield self.pattern, partial(self._make, library, files.FOR_ALL)
 
-    def _make(self, library: Library, *subject: Any) -> Step:
-        """The step, with the rule itself among its inputs: an edit of the rule is an edit of what it makes."""
-        step = self.function(library, *subject)
-        return replace(step, inputs=lambda: {**step.inputs(), "rule": self.digest})
+    def _make(self, library: Library, owner: str, *subject: Any) -> Step:
+        """The step, with the rule itself among its inputs: an edit of the rule is an edit of what it makes.
+
+        What its inputs are read off is noted for the `owner`.
+        """
+        with files.asked_by(owner):
+            step = self.function(library, *subject)
+
+        def inputs() -> Mapping[str, str]:
+            with files.asked_by(owner):
+                return {**step.inputs(), "rule": self.digest}
+
+        def found(names: Found) -> Mapping[str, str]:
+            with files.asked_by(owner):
+                return step.found(names)
+
+        def text(name: str, digest: str, names: Found) -> Text | None:
+            if name == "rule":
+                return self._text()
+            with files.asked_by(owner):
+                own = step.text(name, digest, names)
+                return own if own is not None else _library_text(library, subject, step.after, name, digest, names)
+
+        return replace(step, inputs=inputs, found=found, text=text)
+
+    def _text(self) -> Text:
+        """The function, with what else of its file it uses."""
+        file, name = self.place
+        with files.asked_by(files.FOR_ALL):
+            lines = files.read(Path(file)).decode("utf-8", "replace").splitlines(keepends=True)
+        numbers: set[int] = set()
+        for used in _used(Path(file), name):
+            node = _statements(Path(file))[used]
+            decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+            numbers |= set(range(min([node.lineno, *decorators]), (node.end_lineno or node.lineno) + 1))
+        return Text(body="".join(lines[number - 1] for number in sorted(numbers)), place=file, lines=sorted(numbers))
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The file of the function, and its name there."""
+        return self.function.__code__.co_filename, self.function.__name__
 
     @cached_property
     def digest(self) -> str:
         """Of the rule's function and of what else of its file it uses; comments and other rules do not count."""
-        statements = _statements(Path(self.function.__code__.co_filename))
-        pending, used = [self.function.__name__], dict[str, str]()
-        while pending:
-            name = pending.pop()
-            if name in statements and name not in used:
-                node = statements[name]
-                used[name] = "".join(canonical(node))
-                pending += [found.id for found in ast.walk(node) if isinstance(found, ast.Name)]
-        return digest_json(used)
+        file, name = self.place
+        return _digest(Path(file), name)
+
+
+def trusted_patterns(rules: Sequence[Rule]) -> tuple[str, ...]:
+    """The patterns of rules that are Kiln's own, word for word: what others read nobody can know."""
+    ours = {pattern: _digest(_GRAPH, name) for pattern, name in _kiln_rules().items()}
+    return tuple(rule.pattern for rule in rules if rule.digest == ours.get(rule.pattern))
+
+
+_GRAPH = Path(kiln.__file__).parent / "graph.py"
+
+
+@cache
+def _kiln_rules() -> Mapping[str, str]:
+    """pattern -> function, of the rules of `kiln.graph`"""
+    found: dict[str, str] = {}
+    for name, node in _statements(_GRAPH).items():
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            if isinstance(decorator, ast.Call) and isinstance(decorator.args[0], ast.Constant):
+                found[str(decorator.args[0].value)] = name
+    return found
+
+
+@cache
+def _digest(path: Path, function: str) -> str:
+    from kiln.closure.digest import canonical
+
+    statements = _statements(path)
+    return digest_json({name: "".join(canonical(statements[name])) for name in _used(path, function)})
+
+
+def _used(path: Path, function: str) -> list[str]:
+    """The names at the top of a file that a function of it uses, itself first."""
+    statements = _statements(path)
+    pending, used = [function], list[str]()
+    while pending:
+        name = pending.pop()
+        if name in statements and name not in used:
+            used.append(name)
+            pending += [found.id for found in ast.walk(statements[name]) if isinstance(found, ast.Name)]
+    return used
+
+
+def _library_text(
+    library: Library, subject: Sequence[Any], after: Sequence[str], name: str, digest: str, found: Found
+) -> Text | None:
+    """What Kiln knows of an input of a rule's step: of an image, of a target, or of the library."""
+    from kiln.input_texts import input_text
+    from kiln.manifest.model import Image
+
+    images: Sequence[Image] = library.images
+    if subject:
+        images = [subject[0]] if isinstance(subject[0], Image) else library.images_for(subject[0])
+    return input_text(library, images, after, name, digest, found)
 
 
 @cache
 def _statements(path: Path) -> dict[str, ast.stmt]:
     """Name -> the statement at the top of a file that binds it."""
     found: dict[str, ast.stmt] = {}
-    for node in ast.parse(path.read_bytes()).body:
+    with files.asked_by(files.FOR_ALL):
+        content = files.read(path)
+    for node in ast.parse(content).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign):

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-import traceback
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_num_process
 from doit.control import TaskControl
-from doit.exceptions import InvalidCommand, TaskFailed, UnmetDependency
+from doit.exceptions import InvalidCommand, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
+from kiln.doit_plugin.counting import CountingReporter
+from kiln.doit_plugin.failures import StepFailed
 from kiln.doit_plugin.loader import MANIFEST, KilnLoader, hold_lock, warn
 from kiln.doit_plugin.owner import claim
 from kiln.doit_plugin.tasks import StepTask
-from kiln.engine.build import Build, Finished
+from kiln.engine.build import Build
+from kiln.engine.cache import StepCache
+from kiln.engine.interrupts import Interrupts
+from kiln.engine.local_cache import LocalCache, settings
+from kiln.engine.step import Step
 from kiln.errors import KilnError
-
-
-class StepFailed(TaskFailed):  # type: ignore[misc]  # doit has no types
-    """A step failed; `finished` says how. Its message is what reporters print."""
-
-    def __init__(self, error: Exception, finished: Finished | None) -> None:
-        known = isinstance(error, KilnError)
-        super().__init__(str(error) if known else f"{type(error).__name__}: {error}")
-        self.finished = finished
-        self.trace = finished.trace if finished else None if known else "".join(traceback.format_exception(error))
 
 
 class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
@@ -38,65 +36,139 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
 
     final_result: int
 
-    def __init__(self, build: Build, *arguments: Any) -> None:
+    def __init__(self, build: Build, interrupts: Interrupts, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._build = build
+        self._interrupts = interrupts
+        self._told: CountingReporter | None = self.reporter if isinstance(self.reporter, CountingReporter) else None
         self._warned: set[str] = set()
+        self._nodes: dict[str, Any] = {}
+        """doit's node of each step that waits or runs"""
 
     def run_tasks(self, task_dispatcher: Any) -> None:
-        """Run what the dispatcher hands out, until nothing is left or, without --continue, something failed."""
-        generator, completed, exhausted = task_dispatcher.generator, None, False
+        """Run what the dispatcher hands out, until nothing is left or, without --continue, something failed.
+
+        All that is ready is taken from it, so that the build can choose what starts next. That takes long in a large
+        library: meanwhile steps start, and end.
+        """
+        completed: deque[Any] = deque()
+        exhausted = False
         while True:
-            while self._build.free and not exhausted and not self._stop_running:
+            held = False
+            while not (exhausted or held or self._stop_running):
+                self._look()
                 try:
-                    node = generator.send(completed)
+                    node = task_dispatcher.generator.send(completed.popleft() if completed else None)
                 except StopIteration:
                     exhausted = True
                     break
-                completed = None
                 if node == "hold on":
-                    break
-                if not self._begin(node, task_dispatcher.tasks):
-                    completed = node
-            if not self._build.running:
+                    held = not completed
+                elif not self._wait_or_end(node, task_dispatcher.tasks):
+                    completed.append(node)
+                completed += self._start()
+                if self._build.has_finished:
+                    completed.append(self._finish())
+            if self._stop_running:
+                self._build.stop_waiting()
+            completed += self._start()
+            if self._build.running:
+                completed.append(self._finish())
+            elif exhausted or self._stop_running or not completed:
                 return
-            finished = self._build.finish()
-            completed = task_dispatcher.nodes[finished.name]
-            self._end(completed, finished)
 
-    def _begin(self, node: Any, tasks: Any) -> bool:
-        """Whether the node's task now runs in the pool; otherwise it is over already."""
+    def _wait_or_end(self, node: Any, tasks: Any) -> bool:
+        """Whether the node's task now waits for its turn in the pool; otherwise it is over already."""
         if not self.select_task(node, tasks):
             return False
         task = node.task
         if not isinstance(task, StepTask):
-            self.process_task_result(node, self.execute_task(task))
+            # Of a group nothing runs, and there are many.
+            with self._interrupts.raising() if task.actions else nullcontext():
+                failure = self.execute_task(task)
+            self.process_task_result(node, failure)
             return False
         try:
-            self._build.start(task.name, task.step)
+            # With -a people ask for the run, not for what it makes.
+            restored = not self.always_execute and self._build.restore(task.name, task.step)
         except Exception as error:
-            # A fault in one rule, or in Kiln, costs that step only.
-            self._build.fail(task.name)
-            self._handle_task_error(node, StepFailed(error, None))
+            self._fail(node, error)
             return False
-        task.executed = True
-        self.reporter.execute_task(task)
-        self._warn(task)
+        if restored:
+            task.executed = task.is_restored = True
+            self._warn(task)
+            self._succeed(node)
+            return False
+        self._build.wait_for(task.name)
+        self._nodes[task.name] = node
+        if self._told is not None:
+            self._told.step_waits(task)
         return True
+
+    def _start(self) -> list[Any]:
+        """Start what may start; the nodes of what cannot."""
+        failed = []
+        while name := self._build.next():
+            task = self._nodes[name].task
+            try:
+                self._build.start(name, task.step)
+            except Exception as error:
+                failed.append(self._nodes.pop(name))
+                self._fail(failed[-1], error)
+                continue
+            task.executed = True
+            self.reporter.execute_task(task)
+            self._warn(task)
+        return failed
+
+    def _fail(self, node: Any, error: Exception) -> None:
+        """A fault in one rule, or in Kiln, costs that step only."""
+        # Ctrl-C reaches the tools that a digest asks, too: that they died is no fault of the step.
+        self._interrupts.check()
+        self._build.fail(node.task.name)
+        self._handle_task_error(node, StepFailed(error, None))
 
     def _warn(self, task: StepTask) -> None:
         """Say what the step has to say, once for all that say the same: the images of a kernel share it."""
         warning = task.step.warning()
         if warning is not None and warning not in self._warned:
             self._warned.add(warning)
-            warn(f"warning: {warning}")
+            teller(self.reporter)(f"warning: {warning}")
 
-    def _end(self, node: Any, finished: Finished) -> None:
+    def _finish(self) -> Any:
+        """The node of the next step that ends."""
+        while not self._build.finishes_within(self._look(), self._interrupts.wake):
+            self._interrupts.clear()
+        finished = self._build.finish()
+        node = self._nodes.pop(finished.name)
         if finished.output and self.stream.effective_verbosity(None) == 2:
-            self.reporter.write(f"{finished.name} printed:\n{finished.output.rstrip()}\n")
+            if self._told is not None:
+                self._told.printed(finished.name, finished.output)
+            else:
+                sys.stdout.write(f"{finished.name} printed:\n{finished.output.rstrip()}\n")
         if finished.error is not None:
             self._handle_task_error(node, StepFailed(finished.error, finished))
-            return
+        else:
+            self._succeed(node)
+        return node
+
+    def _look(self) -> float | None:
+        """Between two things: end the build if it is to end, and let the reporter draw.
+
+        Returns the seconds after which that is to be done again, None where there is no need.
+        """
+        self._interrupts.check()
+        return self._told.tick() if self._told is not None else None
+
+    def finish(self) -> int:
+        """Report how it ended, when nothing runs any more."""
+        self._build.end_children()
+        if self._told is not None:
+            self._told.stopped = self._interrupts.number is not None
+        result: int = super().finish()
+        return result
+
+    def _succeed(self, node: Any) -> None:
         node.run_status = "successful"
         self.reporter.add_success(node.task)
 
@@ -110,21 +182,90 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
         super()._handle_task_error(node, base_fail)
 
 
-def _terminate(number: int, frame: object) -> None:
-    """End by an exception, once: a second signal must not break what the first has begun to clean up."""
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)
+_NO_CACHE = {
+    "section": "Kiln",
+    "name": "no_cache",
+    "short": "",
+    "long": "no-cache",
+    "type": bool,
+    "default": False,
+    "help": "take nothing from the cache of earlier builds, and put nothing there",
+}
+
+
+_JSON = {
+    **_NO_CACHE,
+    "name": "as_json",
+    "long": "json",
+    "help": "print what happens as one JSON object a line, and nothing else",
+}
+
+
+def teller(reporter: Any) -> Callable[[str], None]:
+    """What tells people something beside what a reporter says of tasks."""
+    return reporter.warn if isinstance(reporter, CountingReporter) else warn
+
+
+@contextmanager
+def _stdout_apart() -> Iterator[TextIO]:
+    """Standard output as a stream of its own. What else writes there, a child as well, writes to standard error."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
+        os.dup2(2, 1)
+        try:
+            yield stream
+        finally:
+            sys.stdout.flush()
+            os.dup2(stream.fileno(), 1)
+
+
+def _cache(tell: Callable[[str], None]) -> LocalCache | None:
+    """The user's cache, if there is to be one. Raises InvalidCommand for what cannot be meant."""
+    try:
+        where = settings(os.environ)
+    except KilnError as error:
+        raise InvalidCommand(str(error)) from error
+    return None if where is None else LocalCache(where, warn=tell)
+
+
+def _sorted_out(nodes: Mapping[str, Any]) -> tuple[dict[str, Step], set[str], set[str]]:
+    """The steps that are fresh now, the names of those that ran for that, and the names of the others."""
+    steps = {name: node for name, node in nodes.items() if isinstance(node.task, StepTask)}
+    good = {name for name, node in steps.items() if node.run_status in ("up-to-date", "successful")}
+    ran = {name for name in good if steps[name].run_status == "successful"}
+    return {name: steps[name].task.step for name in good}, ran, steps.keys() - good
+
+
+def _json_lines() -> type[CountingReporter]:
+    """Imported when it is asked for."""
+    from kiln.doit_plugin.json_lines import JsonLines
+
+    return JsonLines
 
 
 class Run(DoitRun):  # type: ignore[misc]  # doit has no types
     """doit's `run`, over Kiln's engine."""
 
-    cmd_options = tuple(
-        {**option, "help": "how many steps run at once [default: the number of cores]"}
-        if option is opt_num_process
-        else option
-        for option in DoitRun.cmd_options
+    cmd_options = (
+        *(option for option in DoitRun.cmd_options if option is not opt_num_process),
+        {**opt_num_process, "help": "how many steps run at once [default: the number of cores]"},
+        _NO_CACHE,
+        _JSON,
     )
+    _json_stream: TextIO | None = None
+    """where `--json` writes"""
+
+    def execute(self, params: Any, args: list[str]) -> int:
+        """Load the tasks and run them; with `--json`, nothing but that reaches standard output on the way."""
+        code: int
+        if not params["as_json"]:
+            code = super().execute(params, args)
+            return code
+        if params["reporter"] not in ("kiln", "console"):
+            raise InvalidCommand("--json is a reporter of its own: leave out --reporter")
+        with _stdout_apart() as self._json_stream:
+            code = super().execute(params, args)
+        return code
 
     def _execute(
         self,
@@ -140,9 +281,13 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
         force_verbosity: bool = False,
         failure_verbosity: int = 0,
         pdb: bool = False,
+        no_cache: bool = False,
+        as_json: bool = False,
     ) -> int:
         loader = self.loader
         if not isinstance(loader, KilnLoader) or loader.build is None:
+            if as_json:
+                raise InvalidCommand("--json tells of steps, and this dodo.py has no rules of Kiln's")
             # A dodo.py without rules is plain doit.
             result: int = super()._execute(
                 outfile, verbosity, always, continue_, "console" if reporter == "kiln" else reporter, 0, par_type,
@@ -160,29 +305,50 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
         if num_process < 1:
             raise InvalidCommand(f"-n is {num_process}: it is how many steps run at once, 1 or more")
         build.size = num_process
-        # A terminated build ends like an interrupted one: children dead, temporary files gone, finished work kept.
-        signal.signal(signal.SIGTERM, _terminate)
+        interrupts = Interrupts()
         with ExitStack() as stack:
-            stream = outfile
+            stack.callback(interrupts.leave)
+            # What doit has for it is of before closed streams were opened.
+            stream = self._json_stream or outfile or sys.stdout
             if isinstance(outfile, str):
                 stream = stack.enter_context(Path(outfile).open("w", encoding="utf-8"))
-            kind = self.reporters[reporter] if isinstance(reporter, str) else reporter
+            kind = _json_lines() if as_json else self.reporters[reporter] if isinstance(reporter, str) else reporter
             chosen = kind(stream, {"failure_verbosity": failure_verbosity}) if isinstance(kind, type) else kind
-            runner = StepRunner(build, self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
+            if isinstance(chosen, CountingReporter):
+                chosen.began, chosen.size = loader.began, num_process
+                chosen.add_fresh(len(loader.fresh))
+            tell = teller(chosen)
+            cache = None if no_cache else _cache(tell)
+            if loader.has_nothing_to_do:
+                chosen.initialize({}, [])
+                chosen.complete_run()
+                return 0
+            told = (self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
+            runner = StepRunner(build, interrupts, *told)
             try:
-                hold_lock(stack, build)
+                if not loader.holds_lock:
+                    hold_lock(stack, build)
+                # From here on there is what has to be left in order.
+                interrupts.watch()
+                loader.begin()
                 claim(build.lock.parent, Path.cwd(), MANIFEST)
+                if cache is not None:
+                    build.cache = StepCache(cache, root=build.root, files=build.state.files, warn=tell)
+                    # After the build has put there what it made last.
+                    stack.callback(lambda used: cache.close(used.counts), build.cache)
                 stack.enter_context(build)
-                build.sweep(set(loader.makers), loader.outputs)
+                build.sweep(loader.known, loader.outputs)
                 for warning in build.state.warnings:
                     warn(warning)
-                code: int = runner.run_all(self.control.task_dispatcher())
+                dispatcher = self.control.task_dispatcher()
+                code: int = runner.run_all(dispatcher)
                 build.state.commit_files()
                 build.state.close()
+                loader.save_outline(*_sorted_out(dispatcher.nodes))
             except KilnError as error:
                 warn(str(error))
                 code = 2
             except KeyboardInterrupt:
                 warn("stopped; what was finished is kept")
-                code = 128 + signal.SIGINT
+                code = 128 + (interrupts.number or signal.SIGINT)
             return code

@@ -15,6 +15,7 @@ from doit.exceptions import InvalidCommand
 from kiln.binaries.facts import Facts
 from kiln.doit_plugin.loader import KilnLoader
 from kiln.doit_plugin.tasks import Freshness
+from kiln.doit_plugin.wording import columns, size_text
 from kiln.errors import did_you_mean
 from kiln.library import Library
 from kiln.manifest.model import Image
@@ -148,7 +149,7 @@ def as_table(selected: Sequence[Measured], *, by: str) -> str:
         rows.append([head, "target", "images", "total", "largest", "regs", "spills", "stack", "shared"])
         rows += _rows(built, lambda each: each.image.variant.kernel.key if by == "kernel" else each.image.variant.id)
         rows += _totals(selected, built) if len(rows) > 2 else []
-    return "\n".join([*_aligned(rows), *_left_out(selected, bool(built))]) + "\n"
+    return "\n".join([*columns(rows, names=2), *_left_out(selected, bool(built))]) + "\n"
 
 
 def _rows(built: Sequence[Measured], key: Callable[[Measured], str]) -> list[list[str]]:
@@ -188,24 +189,7 @@ def _most(values: Sequence[int | None]) -> int | None:
 
 
 def _bytes(count: int | None) -> str:
-    if count is None:
-        return "-"
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns with two blanks between them: names to the left, numbers to the right."""
-    widths = [max(len(row[column]) for row in rows if row) for column in range(len(rows[0]))] if rows else []
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    return "-" if count is None else size_text(count)
 
 
 def _left_out(selected: Sequence[Measured], is_table: bool) -> list[str]:

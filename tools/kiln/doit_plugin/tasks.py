@@ -51,6 +51,9 @@ class Freshness:
 class StepTask(Task):  # type: ignore[misc]  # doit has no types
     """A doit task that stands for one step."""
 
+    is_restored = False
+    """whether the cache had what it makes, and nothing ran"""
+
     def __init__(self, name: str, step: Step, build: Build, *, doc: str, group: str | None) -> None:
         self.step = step
         self.build = build
