@@ -130,6 +130,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     wheels.mkdir()
     build = "".join(pack_wheel(name, wheels) for name in ("doit", "setuptools"))
     test = "".join(pack_wheel(name, wheels) for name in ("iniconfig", "packaging", "pluggy", "pygments", "pytest"))
+    bench = next(line for line in test.splitlines(keepends=True) if line.startswith("iniconfig"))
     root = write_tree(
         top / "a tree é",
         {
@@ -137,8 +138,10 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Tree:
             "dodo.py": DODO,
             "requirements/build.txt": build,
             "requirements/test.txt": build + test,
+            "requirements/bench.txt": build + bench,
             "tools/scratch/__init__.py": "",
             "tests/test_it.py": "def test_passes(): pass\ndef test_fails(): assert False\n",
+            "tests/benchmarks/bench.py": "import iniconfig, os, sys\nprint(sys.argv[1:], os.getcwd())\nsys.exit(6)\n",
         },
     )
     tree = Tree(root=root, wheels=wheels)
@@ -185,6 +188,15 @@ def test_words_environment_and_exit_code_are_doits(tree: Tree, monkeypatch: pyte
     assert tree.run("fail")[0] == 1
     code, _, err = tree.run("no_such_task")
     assert code == 3 and "no_such_task" in err
+
+
+def test_bench_adds_its_packages_and_runs_the_benchmarks(tree: Tree) -> None:
+    code, out, err = tree.run("bench", "--only", "x")
+    assert (code, out.splitlines()[-1]) == (6, f"['--only', 'x'] {tree.root}"), err
+    assert "adding what the benchmarks need" in err
+    tree.pip_log.unlink()
+    assert tree.run("bench")[0] == 6
+    assert not tree.pip_log.exists()
 
 
 def test_test_adds_its_packages_and_ends_with_pytests_line(tree: Tree) -> None:
@@ -279,11 +291,12 @@ def test_stranger_in_the_place_of_venv_is_refused_untouched(tmp_path: Path) -> N
 def test_missing_programs_are_named_at_once_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {"pyproject.toml": PYPROJECT, "requirements/build.txt": "", "requirements/test.txt": ""}
+    files = {"pyproject.toml": PYPROJECT} | {f"requirements/{name}.txt": "" for name in ("build", "test", "bench")}
     tree = Tree(root=write_tree(tmp_path / "tree", files), wheels=tmp_path)
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    for words, names in (([], ["objcopy", "ar", "gcc"]), (["test"], ["objcopy", "ar", "gcc", "cargo", "rustc"])):
+    programs = ["objcopy", "ar", "gcc"]
+    for words, names in (([], programs), (["bench"], programs), (["test"], [*programs, "cargo", "rustc"])):
         code, out, err = tree.run(*words)
         assert (code, out) == (3, "")
         assert [line.split(" is missing: install ")[0] for line in err.splitlines()] == names
@@ -297,13 +310,13 @@ def test_programs_may_have_other_names(monkeypatch: pytest.MonkeyPatch, tmp_path
     for variable in ("OBJCOPY", "AR"):
         monkeypatch.setenv(variable, sys.executable)
     monkeypatch.setenv("CC", "/nowhere/clang")
-    (message,) = bootstrap.missing(False, False)
+    (message,) = bootstrap.missing(None, False)
     assert message.startswith("/nowhere/clang is missing: install gcc")
 
 
 def test_python_without_venv_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else name)
-    (message,) = [line for line in bootstrap.missing(False, True) if "ensurepip" in line]
+    (message,) = [line for line in bootstrap.missing(None, True) if "ensurepip" in line]
     assert "apt-get install python3-venv" in message
 
 
@@ -357,6 +370,11 @@ STAMP = {"path": "/p", "python": "x", "build": "b", "project": "k"}
             ("triton-3.6",),
         ),
         ({**STAMP, "test": "t", "triton-3.6": "old"}, STAMP, ()),
+        ({**STAMP, "test": "t"}, {**STAMP, "bench": "n"}, ("bench",)),
+        ({**STAMP, "test": "of another lock", "bench": "n"}, {**STAMP, "bench": "n"}, ()),
+        ({**STAMP, "test": bootstrap.UNFINISHED}, {**STAMP, "bench": "n"}, ("all",)),
+        ({**STAMP, "test": bootstrap.UNFINISHED, "bench": "n"}, {**STAMP, "bench": "n"}, ()),
+        ({**STAMP, "bench": bootstrap.UNFINISHED}, {**STAMP, "bench": "n"}, ("all",)),
         ({**STAMP, "test": bootstrap.UNFINISHED}, {**STAMP, "test": "t"}, ("all",)),
         ({**STAMP, "test": "of another lock"}, {**STAMP, "test": "t"}, ("all",)),
         ({**STAMP, "build": "old"}, STAMP, ("all",)),

@@ -38,21 +38,26 @@ def test_every_entry_is_one_version_with_digests(name: str) -> None:
         assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in hashes), requirement
 
 
-def test_test_lock_holds_the_build_lock() -> None:
-    """bootstrap.py adds the packages of the tests to a .venv made for building, and changes none that is in it."""
-    assert read_lock("build.txt").items() <= read_lock("test.txt").items()
+def test_each_lock_holds_the_smaller_one() -> None:
+    """bootstrap.py adds what tests or benchmarks need to a .venv made for building, and changes none that is in it."""
+    assert read_lock("build.txt").items() <= read_lock("bench.txt").items() <= read_lock("test.txt").items()
 
 
 @pytest.mark.parametrize("minor", [minor for _, minor in [bootstrap.OLDEST, bootstrap.NEWEST]])
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_locks_satisfy_what_is_asked_for(minor: int, machine: str) -> None:
     environment = {**python(minor), "platform_machine": machine}
-    build_in, test_in = (
+    build_in, bench_in, test_in = (
         [line for line in (ROOT / "requirements" / name).read_text().splitlines() if not line.startswith("#")]
-        for name in ("build.in", "test.in")
+        for name in ("build.in", "bench.in", "test.in")
     )
     asked = PYPROJECT["project"]["dependencies"] + PYPROJECT["build-system"]["requires"] + build_in
-    for name, requirements in (("build.txt", asked), ("test.txt", asked + test_in)):
+    asked_for_benchmarks = asked + bench_in
+    for name, requirements in (
+        ("build.txt", asked),
+        ("bench.txt", asked_for_benchmarks),
+        ("test.txt", asked_for_benchmarks + test_in),
+    ):
         locked = [
             Requirement(text) for text, marker in read_lock(name) if not marker or Marker(marker).evaluate(environment)
         ]

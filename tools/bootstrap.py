@@ -1,8 +1,9 @@
-"""Make .venv from the hash-locked requirements, then run doit, or the tests, in it.
+"""Make .venv from the hash-locked requirements, then run doit, the tests or the benchmarks in it.
 
     python3 tools/bootstrap.py                    doit
     python3 tools/bootstrap.py WORDS...           doit WORDS...
     python3 tools/bootstrap.py test [WORDS...]    adds what the tests need to .venv, then pytest WORDS...
+    python3 tools/bootstrap.py bench [WORDS...]   adds what the benchmarks need, then tests/benchmarks/bench.py WORDS...
 
 It needs nothing but the standard library. The exit code is that of what ran, or 3 when nothing could run. Once .venv is
 complete, no pip runs and the network is left alone.
@@ -26,6 +27,8 @@ OLDEST = (3, 11)  # both ends are those of Triton 3.9, the same as requires-pyth
 NEWEST = (3, 15)
 NAMES = [f"python3.{minor}" for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
 CANNOT_RUN = 3  # doit's exit code for errors before a run
+# First words that need more than a build: the lock is requirements/WORD.txt.
+EXTRAS = {"test": "the tests need", "bench": "the benchmarks need"}
 
 
 def fit_interpreter() -> "str | None":
@@ -83,12 +86,13 @@ FOR_TESTS = (
 _VENV = "the standard library in full (Debian, Ubuntu: apt-get install python3-venv)"
 
 
-def missing(with_tests: bool, with_venv: bool) -> list[str]:
+def missing(extra: "str | None", with_venv: bool) -> list[str]:
     """One message for each program, or module of the standard library, that is needed and not here.
 
-    `with_venv` asks for what makes a virtual environment, which distributions package apart from Python.
+    `extra` is one of EXTRAS; `with_venv` asks for what makes a virtual environment, which distributions package apart
+    from Python.
     """
-    programs = FOR_BUILDS + (FOR_TESTS if with_tests else ())
+    programs = FOR_BUILDS + (FOR_TESTS if extra == "test" else ())
     lines = []
     for name, variable, source, use in programs:
         program = os.environ.get(variable) or name
@@ -125,16 +129,17 @@ def write_stamp(venv: Path, stamp: dict[str, str]) -> None:
     part.replace(venv / STAMP)
 
 
-def wanted(root: Path, with_tests: bool) -> dict[str, str]:
-    """The stamp of a complete .venv for the tree as it is now."""
+def wanted(root: Path, extra: "str | None") -> dict[str, str]:
+    """The stamp of a complete .venv for the tree as it is now; `extra` is one of EXTRAS."""
     stamp = {
         "path": str(root / ".venv"),  # a virtual environment does not survive a move
         "python": f"{sys.implementation.cache_tag} {os.uname().machine}",
         "build": _digest((root / "requirements" / "build.txt").read_bytes()),
         "project": _digest(installed_part((root / "pyproject.toml").read_text(encoding="utf-8")).encode()),
     }
-    if with_tests:
-        stamp["test"] = _digest((root / "requirements" / "test.txt").read_bytes())
+    if extra:
+        stamp[extra] = _digest((root / "requirements" / (extra + ".txt")).read_bytes())
+    if extra == "test":
         stamp.update((lock.stem, _digest(lock.read_bytes())) for lock in other_tritons(root))
     return stamp
 
@@ -164,30 +169,34 @@ def installed_part(pyproject: str) -> str:
 
 
 def stale_parts(have: dict[str, str], want: dict[str, str]) -> tuple[str, ...]:
-    """What a set-up has to do: nothing, ("all",), or any of "test" (add packages), "project" (install Kiln) and a
+    """What a set-up has to do: nothing, ("all",), or any of EXTRAS (add packages), "project" (install Kiln) and a
     release of Triton for the tests, "triton-3.6".
 
-    The packages of the tests are the build's and some more, in the same versions: adding them leaves those of the
+    The packages of an extra are the build's and some more, in the same versions: adding them leaves those of the
     build as they are.
     """
     if any(have.get(key) != want[key] for key in ("path", "python", "build")):
         return ("all",)
-    if "test" in want and have.get("test", want["test"]) != want["test"]:
+    extras = [extra for extra in EXTRAS if extra in want]
+    if any(have.get(extra, want[extra]) != want[extra] for extra in extras):
+        return ("all",)
+    if any(have.get(extra) == UNFINISHED for extra in EXTRAS) and any(extra not in have for extra in extras):
+        # Packages that both need may be there by half.
         return ("all",)
     tritons = [key for key in want if key.startswith("triton-")]
-    return tuple(key for key in ("test", "project", *tritons) if key in want and have.get(key) != want[key])
+    return tuple(key for key in (*extras, "project", *tritons) if have.get(key) != want[key])
 
 
-def set_up(root: Path, with_tests: bool) -> None:
+def set_up(root: Path, extra: "str | None") -> None:
     """Leaves a complete .venv behind, or raises SetupError with what was there before still in its place."""
     venv = root / ".venv"
-    want = wanted(root, with_tests)
+    want = wanted(root, extra)
 
     def is_complete() -> bool:
         return not stale_parts(read_stamp(venv), want) and os.access(venv / "bin" / "python", os.X_OK)
 
     complete = is_complete()
-    problems = missing(with_tests, with_venv=not complete)
+    problems = missing(extra, with_venv=not complete)
     if problems:
         raise SetupError("\n".join(problems))
     if complete:
@@ -200,16 +209,16 @@ def set_up(root: Path, with_tests: bool) -> None:
         releases = [path.stem for path in other_tritons(root) if path.stem in want]
         packages = {key: value for key, value in want.items() if key not in releases}
         if "all" in parts:
-            _make(root, packages, lock)
+            _make(root, packages, extra or "build", lock)
             have = packages
         else:
             releases = [release for release in releases if release in parts]
             have = {key: value for key, value in have.items() if key not in releases}
-            if "test" in parts:
-                _say("adding what the tests need to .venv: about 40 MB to download, under a minute")
-                write_stamp(venv, {**have, "test": UNFINISHED})
-                _install_locked(root, "test.txt", lock)
-            if "test" in parts or "project" in parts:
+            if extra in parts:
+                _say(f"adding what {EXTRAS[extra]} to .venv: at most 40 MB to download, under a minute")
+                write_stamp(venv, {**have, extra: UNFINISHED})
+                _install_locked(root, extra, lock)
+            if extra in parts or "project" in parts:
                 _install_kiln(root, lock)
             have.update(packages)
         write_stamp(venv, have)
@@ -218,8 +227,11 @@ def set_up(root: Path, with_tests: bool) -> None:
             write_stamp(venv, {**have, **want})
 
 
-def _make(root: Path, want: dict[str, str], lock: int) -> None:
-    """Makes .venv from nothing; on failure one that was complete for another state of the tree comes back."""
+def _make(root: Path, want: dict[str, str], name: str, lock: int) -> None:
+    """Makes .venv from nothing, with what requirements/`name`.txt locks.
+
+    On failure one that was complete for another state of the tree comes back.
+    """
     venv, aside = root / ".venv", root / ".venv.old"
     if venv.exists() and any(venv.iterdir()) and not (venv / STAMP).exists():
         raise SetupError(f"{venv} was not made by tools/bootstrap.py: move it away or delete it, then run this again")
@@ -239,7 +251,7 @@ def _make(root: Path, want: dict[str, str], lock: int) -> None:
         # The base interpreter, since sys.executable may be the one in the .venv that was just moved aside.
         base = getattr(sys, "_base_executable", None) or sys.executable
         _call([base, "-I", "-m", "venv", str(venv)], root, lock)
-        _install_locked(root, "test.txt" if "test" in want else "build.txt", lock)
+        _install_locked(root, name, lock)
         _install_kiln(root, lock)
         write_stamp(venv, want)
     except BaseException:
@@ -254,7 +266,7 @@ def _make(root: Path, want: dict[str, str], lock: int) -> None:
 
 def _install_locked(root: Path, name: str, lock: int, *words: str) -> None:
     # Wheels alone: to build a package from source would ask for compilers, and run code before any kernel is built.
-    requirements = ("--requirement", str(root / "requirements" / name))
+    requirements = ("--requirement", str(root / "requirements" / (name + ".txt")))
     _pip(root, lock, "--require-hashes", "--only-binary=:all:", *requirements, *words)
 
 
@@ -275,7 +287,7 @@ def _install_tritons(root: Path, releases: "list[str]", lock: int) -> None:
         part = folder.with_name(release + ".part")
         for old in (folder, part):
             shutil.rmtree(old, ignore_errors=True)
-        _install_locked(root, release + ".txt", lock, "--no-deps", "--target", str(part))
+        _install_locked(root, release, lock, "--no-deps", "--target", str(part))
         part.mkdir(exist_ok=True)  # where its wheels are not for this Python
         part.rename(folder)
 
@@ -399,11 +411,11 @@ def _say(text: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Sets up and becomes doit or pytest; returns an exit code only where it could not."""
+    """Sets up and becomes doit, pytest or the benchmarks; returns an exit code only where it could not."""
     root = Path(__file__).resolve().parent.parent
-    with_tests = words[:1] == ["test"]
+    extra = words[0] if words and words[0] in EXTRAS else None
     try:
-        set_up(root, with_tests)
+        set_up(root, extra)
     except SetupError as error:
         print(error, file=sys.stderr)
         return CANNOT_RUN
@@ -414,10 +426,15 @@ def main(words: list[str]) -> int:
         _say("stopped; the next run starts the set-up anew")
         return 130
     programs = root / ".venv" / "bin"
-    command = ["pytest", *words[1:]] if with_tests else ["doit", *words]
+    if extra == "bench":
+        command = [str(root / "tests" / "benchmarks" / "bench.py"), *words[1:]]
+    elif extra == "test":
+        command = [str(programs / "pytest"), *words[1:]]
+    else:
+        command = [str(programs / "doit"), *words]
     os.chdir(root)
     # Through the interpreter: a script's first line cannot hold every path that .venv may have.
-    os.execv(programs / "python", [str(programs / "python"), str(programs / command[0]), *command[1:]])
+    os.execv(programs / "python", [str(programs / "python"), *command])
     return CANNOT_RUN
 
 
