@@ -46,7 +46,7 @@ def seconds_a_job(jobs: int) -> float:
     from kiln.engine.step import Call, Step
 
     # The fork server gets a small environment, and finds Kiln's own modules only.
-    pool.ENVIRONMENT = (*pool.ENVIRONMENT, "PYTHONPATH")  # type: ignore[assignment]
+    pool.ENVIRONMENT = (*pool.ENVIRONMENT, "PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     call = Call(function="bench_dispatch:nothing", arguments={}, preload=("kiln.compilers.triton",))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import bench
 import pytest
@@ -74,9 +75,15 @@ def test_contenders_take_turns_and_medians_are_taken() -> None:
     ],
 )
 def test_what_is_held_against_a_bar(
-    by: str, kiln: float, peer: float | None, bar: float | None, stretch: float | None, value: float, verdict: str
+    by: Literal["ratio", "speed-up", "figure"],
+    kiln: float,
+    peer: float | None,
+    bar: float | None,
+    stretch: float | None,
+    value: float,
+    verdict: str,
 ) -> None:
-    row = Row(bench="x", what="x", kiln=kiln, peer=peer, unit="ms", by=by, bar=bar, stretch=stretch)  # type: ignore[arg-type]
+    row = Row(bench="x", what="x", kiln=kiln, peer=peer, unit="ms", by=by, bar=bar, stretch=stretch)
     assert row.value == pytest.approx(value)
     assert row.verdict == verdict
 

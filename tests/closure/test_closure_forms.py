@@ -404,7 +404,7 @@ class Base:
 
 def stub(name: str, **names: object) -> types.ModuleType:
     module = types.ModuleType(name)
-    module.__getattr__ = lambda attribute: Anything()  # type: ignore[method-assign]
+    module.__getattr__ = lambda attribute: Anything()  # type: ignore[method-assign]  # PEP 562
     vars(module).update(names)
     return module
 

@@ -282,7 +282,7 @@ def test_configurations(scratch: Scratch) -> None:
     assert rows[-1] == (2, 2, {"num_warps": 2}, False)
     assert isinstance(found[0], ConfigValue)
     assert str(found[0].position).startswith("k.py:12:")
-    assert len(value_of(scratch, text, world=HIP)) == 2 + 2  # type: ignore[arg-type]
+    assert len(value_of(scratch, text, world=HIP)) == 2 + 2  # type: ignore[arg-type]  # a list
 
 
 def test_functions_and_things_of_triton_are_values(scratch: Scratch) -> None:
@@ -292,7 +292,7 @@ def kernel(x):
     pass
 X = [kernel, tl.float16, tl.float16 == tl.float16, tl.float16 is tl.float32, kernel.__name__]
 """
-    kernel, dtype, *rest = value_of(scratch, text)  # type: ignore[misc]
+    kernel, dtype, *rest = value_of(scratch, text)  # type: ignore[misc]  # a tuple
     assert isinstance(kernel, FunctionValue)
     assert (kernel.module.file, kernel.name) == ("k.py", "kernel")
     assert dtype == OutsideValue(dotted="triton.language.float16")

@@ -147,8 +147,8 @@ def test_other_packages_are_not_there(scratch: Scratch) -> None:
 def test_the_driver_is_not_asked(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton asks torch whether there is a GPU. Where both are, the answer would be that of the machine that builds."""
     torch = types.ModuleType("torch")
-    torch.cuda = types.SimpleNamespace(is_available=lambda: True)  # type: ignore[attr-defined]
-    torch.version = types.SimpleNamespace(hip=None)  # type: ignore[attr-defined]
+    torch.cuda = types.SimpleNamespace(is_available=lambda: True)  # type: ignore[attr-defined]  # a stub
+    torch.version = types.SimpleNamespace(hip=None)  # type: ignore[attr-defined]  # a stub
     monkeypatch.setitem(sys.modules, "torch", torch)
     scratch.write(HEADER + RUN_TIME + "triton.runtime.driver.active.get_current_target()\n" + KERNEL)
     assert "RuntimeError: 0 active drivers" in failure(scratch)

@@ -86,7 +86,7 @@ def fail_with_own_error(staging: Path) -> None:
 
 def fail_with_unsendable_part(staging: Path) -> None:
     """Raise a KilnError with parts of the wrong types."""
-    raise KilnError("what", where=_Unsendable(), actual=7)  # type: ignore[arg-type]
+    raise KilnError("what", where=_Unsendable(), actual=7)  # type: ignore[arg-type]  # that is the test
 
 
 def divide(staging: Path) -> None:

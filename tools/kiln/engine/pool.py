@@ -21,7 +21,7 @@ from kiln.engine.publish import make_folder
 from kiln.engine.step import Call
 from kiln.errors import KilnError, os_failure
 
-ENVIRONMENT = ("PATH",)
+ENVIRONMENT: tuple[str, ...] = ("PATH",)
 """What a child may know of the user's environment. Compilers read dozens of variables (TRITON_*, PTXAS_OPTIONS,
 NVCC_APPEND_FLAGS, LD_PRELOAD): none of them may reach an image."""
 
