@@ -10,8 +10,10 @@ from closure_scratch import HEADER, Scratch, kept
 
 from kiln.closure.load import load
 from kiln.closure.resolve import Project
+from kiln.closure.roots import Roots
 from kiln.closure.slice import Closure, cut
 from kiln.errors import ClosureError
+from kiln.files import Notes, asked_by, noted_in
 
 
 def kernel(body: str, imports: str = "") -> str:
@@ -263,3 +265,17 @@ def test_where_a_name_of_the_project_lies(place: Scratch) -> None:
     assert project.locate(("..", "third_party", "y")) is None
     inside = project.locate(("z",))
     assert inside is not None and inside.path == place.root / "project/z/__init__.py"
+
+
+@pytest.mark.parametrize("what", ["name", "homes"])
+def test_each_kernel_has_asked_for_what_it_is_told(place: Scratch, what: str) -> None:
+    """Also the second one, which is told from memory: a link that leads elsewhere is its affair too."""
+    place.files({"project/k.py": "", "installed/pack/__init__.py": ""})
+    roots, notes = Roots(root=place.root / "project"), Notes()
+    told = []
+    with noted_in(notes):
+        for owner in ("first", "second"):
+            with asked_by(owner):
+                told.append(roots.name(place.root / "project/k.py") if what == "name" else roots.homes("pack"))
+    assert told[0] == told[1] and told[0]
+    assert notes.asked["second"] == notes.asked["first"] != set()

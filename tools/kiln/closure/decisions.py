@@ -181,10 +181,10 @@ def _path(interpreter: Interpreter, module: SourceModule, node: ast.Try) -> TryP
     for number, statement in enumerate(node.body):
         try:
             with interpreter.trying():
-                interpreter.code.statement(statement, frame)
+                interpreter.statements.statement(statement, frame)
         except Raised as error:
             try:
-                handler = interpreter.code.handler(node, error, frame)
+                handler = interpreter.statements.handler(node, error, frame)
             except Raised:
                 raise Undecided(f"it raises {error.kind.__name__}: {error.text}", module.position(statement)) from None
             return TryPath(ran=number, handler=node.handlers.index(handler))
@@ -242,7 +242,7 @@ class _Folder:
         try:
             with interpreter.before(self._module, limit):
                 found = interpreter.outside.noted(
-                    lambda: interpreter.entered(lambda: interpreter.code.value(node, frame))
+                    lambda: interpreter.entered(lambda: interpreter.expressions.value(node, frame))
                 )
         except UndeclaredVariable as error:
             self.undeclared = error

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kiln.errors import ClosureError
-from kiln.files import FOR_ALL, asked_by, real
+from kiln.files import FOR_ALL, Memo, asked_by, real
 from kiln.manifest import installed
 
 
@@ -70,14 +70,16 @@ class Roots:
 
     def homes(self, top: str) -> list[Base]:
         """The folders that hold a part of the installed top-level package."""
-        if top not in self._homes:
+
+        def find() -> list[Base]:
             folders = installed.find_package(top, [base.folder for base in self.packages])
-            self._homes[top] = [base for base in self.packages if base.folder in folders]
-        return self._homes[top]
+            return [base for base in self.packages if base.folder in folders]
+
+        return self._homes.get(top, find)
 
     @cached_property
-    def _homes(self) -> dict[str, list[Base]]:
-        return {}
+    def _homes(self) -> Memo[str, list[Base]]:
+        return Memo()
 
     def base_of(self, path: Path) -> Base | None:
         """The innermost folder that `path` lies in, as it is spelled."""
@@ -97,13 +99,11 @@ class Roots:
 
     def name(self, path: Path) -> str:
         """The name of a file. Raises ClosureError for one that lies in none of the folders, links followed."""
-        if path not in self._names:
-            self._names[path] = self._name(path)
-        return self._names[path]
+        return self._names.get(path, lambda: self._name(path))
 
     @cached_property
-    def _names(self) -> dict[Path, str]:
-        return {}
+    def _names(self) -> Memo[Path, str]:
+        return Memo()
 
     def _name(self, path: Path) -> str:
         base, parts = self.base_of(path), self.spelled(path)

@@ -43,7 +43,7 @@ class ClassBodies:
 
     def _bases(self, owner: ClassValue, node: ast.ClassDef) -> list[ClassValue]:
         with self._interpreter.standing_at(owner.module, node):
-            values = [self._interpreter.code.value(base, Frame(module=owner.module)) for base in node.bases]
+            values = [self._interpreter.expressions.value(base, Frame(module=owner.module)) for base in node.bases]
         found = [value for value in values if isinstance(value, ClassValue)]
         if len(found) != len(values) or len(found) > 1:
             bases = ", ".join(map(ast.unparse, node.bases))
@@ -74,7 +74,7 @@ class ClassBodies:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             decorators = [ast.unparse(item) for item in statement.decorator_list]
             if isinstance(statement, ast.FunctionDef) and decorators == ["staticmethod"]:
-                frame.names[statement.name] = self._interpreter.code.function(statement, frame)
+                frame.names[statement.name] = self._interpreter.expressions.function(statement, frame)
                 frame.unknown -= binds
             else:
                 frame.unknown |= binds
@@ -82,7 +82,7 @@ class ClassBodies:
         if any(isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)) for node in ast.walk(statement)):
             raise Undecided("a definition inside a statement of a class is not followed")
         try:
-            self._interpreter.code.statement(statement, frame)
+            self._interpreter.statements.statement(statement, frame)
         except (Undecided, Raised):
             # What cannot be told, and does nothing besides, need not be told unless it is asked for.
             calls = any(isinstance(node, (ast.Call, ast.NamedExpr)) for node in ast.walk(statement))

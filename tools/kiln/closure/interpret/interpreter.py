@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager, contextmanager
 from kiln.closure import jit, scope
 from kiln.closure.interpret.builtins import Builtins
 from kiln.closure.interpret.class_bodies import ClassBodies
-from kiln.closure.interpret.code import Code, Return
+from kiln.closure.interpret.expressions import Expressions
 from kiln.closure.interpret.module_names import ModuleNames
 from kiln.closure.interpret.number_formats import FloatFormat, IntegerFormat
 from kiln.closure.interpret.outside_names import OutsideNames
 from kiln.closure.interpret.shared import Shared
 from kiln.closure.interpret.sizes import size
+from kiln.closure.interpret.statements import Return, Statements
 from kiln.closure.interpret.values import (
     ClassValue,
     ConfigValue,
@@ -71,7 +72,7 @@ def evaluate(
     """
     interpreter = Interpreter(project, module, world, asked)
     with interpreter.before(module, _limit(module, node)):
-        return interpreter.entered(lambda: interpreter.code.value(node, Frame(module=module, unknown=unknown)))
+        return interpreter.entered(lambda: interpreter.expressions.value(node, Frame(module=module, unknown=unknown)))
 
 
 def call(
@@ -103,7 +104,8 @@ class Interpreter:
         """`module` is the file that the code is of which is run."""
         self.project = project
         self.start = project.start or module.path
-        self.code = Code(self)
+        self.expressions = Expressions(self)
+        self.statements = Statements(self, self.expressions)
         self.outside = OutsideNames(world, asked if asked is not None else set(), self.items)
         self.names = ModuleNames(self)
         self._builtins = Builtins(self)
@@ -345,7 +347,7 @@ class Interpreter:
         if function not in self._made:
             node = self._definition(function)
             with self.standing_at(function.module, node):
-                made = self.code.function(node, Frame(module=function.module))
+                made = self.expressions.function(node, Frame(module=function.module))
             self.share(made)
             self._made[function] = made
         return self._made[function]
@@ -386,7 +388,7 @@ class Interpreter:
         try:
             names = self._matched(function, positional, keywords)
             if isinstance(node, ast.Lambda):
-                return self.code.value(
+                return self.expressions.value(
                     node.body, Frame(module=function.frame.module, names=names, outer=function.frame)
                 )
             own = frozenset().union(*map(scope.binds, node.body))
@@ -394,7 +396,7 @@ class Interpreter:
             if any(isinstance(child, (ast.Yield, ast.YieldFrom)) for child in scope.own_nodes(node.body)):
                 frame.yielded = []
             try:
-                self.code.run(node.body, frame)
+                self.statements.run(node.body, frame)
             except Return as result:
                 return result.value if frame.yielded is None else Once(frame.yielded)
             return None if frame.yielded is None else Once(frame.yielded)

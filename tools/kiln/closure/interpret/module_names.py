@@ -132,7 +132,7 @@ class ModuleNames:
                 if (alias.asname or alias.name.partition(".")[0]) == name:
                     frame.names[name] = self.imported(frame.module, node, alias)
         else:
-            self._interpreter.code.statement(node, frame)
+            self._interpreter.statements.statement(node, frame)
 
     def units(self, module: SourceModule, name: str, limit: int | None) -> list[Unit]:
         """The statements that bind a name or change its object in place, as far as they are live, in order."""
@@ -161,7 +161,7 @@ class ModuleNames:
             first = min((unit.index for unit in module.units if node in unit.inside), default=None)
             with self._interpreter.before(module, first):
                 frame = Frame(module=module)
-                self._live[key] = self._outside.noted(lambda: self._interpreter.code.truth(node.test, frame))
+                self._live[key] = self._outside.noted(lambda: self._interpreter.expressions.truth(node.test, frame))
         return bool(self._outside.again(self._live[key]))
 
     def _changes(self, module: SourceModule) -> Mapping[str, list[Unit]]:

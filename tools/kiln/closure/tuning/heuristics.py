@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from kiln.closure import jit
@@ -105,7 +105,7 @@ class Heuristics:
         interpreter, frame = self._interpreter, Frame(module=module, unknown=names_around(entry))
         try:
             with interpreter.before(module, unit.index):
-                values = interpreter.entered(lambda: interpreter.code.value(given[0], frame)) if given else None
+                values = interpreter.entered(lambda: interpreter.expressions.value(given[0], frame)) if given else None
         except Undecided as error:
             raise self._unread(position, str(error)) from None
         if not isinstance(values, dict):
@@ -141,9 +141,7 @@ class Heuristics:
             if heuristic.name not in wanted:
                 continue
             try:
-                value = self._interpreter.entered(
-                    lambda given=heuristic.function: self._interpreter.apply(given, [dict(known)])  # type: ignore[misc]
-                )
+                value = self._interpreter.entered(partial(self._interpreter.apply, heuristic.function, [dict(known)]))
             except UndeclaredVariable as error:
                 raise ClosureError(
                     f"the heuristic for {heuristic.name} depends on an environment variable",
