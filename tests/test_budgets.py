@@ -32,7 +32,7 @@ MANIFEST = """\
 version: 1
 library: scratch
 targets: [sm_80, sm_90a, compute_80, gfx942]
-budgets: {stack: {compute_80: 0}}
+budgets: {stack: 9000}
 kernels:
   spilling:
     source: kernels/spilling.py
@@ -97,7 +97,7 @@ def test_spills_are_facts(spilling: Project) -> None:
 
 
 def test_a_spilling_image_breaks_its_budget_and_is_not_packaged(spilling: Project) -> None:
-    spilling.edit("kernels.yaml", "budgets: {stack: {compute_80: 0}}", "budgets: {spills: 0}")
+    spilling.edit("kernels.yaml", "budgets: {stack: 9000}", "budgets: {spills: 0}")
     spills = facts(spilling, "sm_80")["spills"]
     result = spilling.doit().expect(
         rf"^FAILED validate:{VARIANT}@sm_80$",
@@ -133,10 +133,10 @@ def test_every_breach_of_an_image_is_told_at_once(spilling: Project) -> None:
 
 
 def test_an_edit_of_a_budget_reruns_validate_alone(spilling: Project) -> None:
-    spilling.edit("kernels.yaml", "{stack: {compute_80: 0}}", "{stack: {compute_80: 0}, size: {sm_80: 900000}}")
+    spilling.edit("kernels.yaml", "{stack: 9000}", "{stack: 9000, size: {sm_80: 900000}}")
     result = spilling.doit().expect("0 failed")
     assert (result.counts["built"], result.ran("validate")) == (1, [f"{VARIANT}@sm_80"])
-    assert report(spilling, "sm_80")["used_and_budget"] == {"size": [facts(spilling, "sm_80")["size"], 900000]}
+    assert report(spilling, "sm_80")["used_and_budget"]["size"] == [facts(spilling, "sm_80")["size"], 900000]
     spilling.edit("kernels.yaml", "size: {sm_80: 900000}", "size: 900001")
     result = spilling.doit().expect("0 failed")
     assert (result.counts["built"], len(result.ran("validate"))) == (4, 4)
@@ -148,8 +148,8 @@ def test_an_edit_of_a_budget_reruns_validate_alone(spilling: Project) -> None:
 
 
 def test_what_is_not_known_is_in_the_report(spilling: Project) -> None:
-    assert report(spilling, "compute_80")["used_and_budget"] == {"stack": [None, 0]}
-    assert report(spilling, "sm_80")["used_and_budget"] == {}
+    assert report(spilling, "compute_80")["used_and_budget"] == {"stack": [None, 9000]}
+    assert report(spilling, "sm_80")["used_and_budget"] == {"stack": [facts(spilling, "sm_80")["stack"], 9000]}
 
 
 def test_a_kernel_in_cuda_spills_too(tmp_path: Path) -> None:
@@ -159,6 +159,7 @@ def test_a_kernel_in_cuda_spills_too(tmp_path: Path) -> None:
     project.doit("validate").expect(
         r"FAILED validate:scale_fp32_128@sm_80",
         r"expected: at most 4 bytes a thread, by kernels\.yaml:16:23",
+        r"remedy: spread the work over more `threads`, raise maxnreg",
         code=1,
     )
     found = cuda_project.facts(project)
@@ -167,7 +168,9 @@ def test_a_kernel_in_cuda_spills_too(tmp_path: Path) -> None:
 
 
 def test_a_wrong_budget_stops_everything(spilling: Project) -> None:
-    spilling.edit("kernels.yaml", "{stack: {compute_80: 0}}", "{stack: {compute_90: 0}}")
+    spilling.edit("kernels.yaml", "{stack: 9000}", "{stack: {compute_90: 0}}")
     spilling.doit().expect(
         r"kernels\.yaml:4:19: a budget for 'compute_90', which the library is not built for", "compute_80", code=3
     )
+    spilling.edit("kernels.yaml", "{stack: {compute_90: 0}}", "{stack: {compute_80: 0}}")
+    spilling.doit().expect(r"kernels\.yaml:4:31: the budget budgets\.stack\.compute_80 is held against nothing", code=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,18 @@ def test_what_is_not_known_is_not_held_against_an_image(images: dict[str, Built]
     assert unknown == {"registers", "spills", "stack"}
     found = check_budgets(facts, {name: budget(name, 0) for name in FIELDS})
     assert {finding.field for finding in found} == {FIELDS["shared"], FIELDS["size"]}
+
+
+@pytest.mark.parametrize("name", ["registers", "spills", "stack", "shared"])
+def test_what_helps_is_said_in_the_words_of_the_language(images: dict[str, Built], name: str) -> None:
+    """A kernel in CUDA C++ has `threads`, and neither warps nor stages."""
+    facts = replace(images["sm_80"].facts, spills=8, stack=16, shared_static=4)
+    (in_triton,) = check_budgets(facts, {name: budget(name, 1)})
+    (in_cuda,) = check_budgets(replace(facts, tools={"nvcc": "13.0"}), {name: budget(name, 1)})
+    print(in_triton.remedy, in_cuda.remedy, sep="\n")
+    assert re.search("blocks", in_triton.remedy) and not re.search("`threads`|__shared__", in_triton.remedy)
+    assert not re.search("warps|stages|blocks", in_cuda.remedy)
+    assert in_cuda.remedy.endswith(", or raise the budget")
 
 
 def test_all_breaches_are_one_error(images: dict[str, Built]) -> None:

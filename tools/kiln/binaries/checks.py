@@ -61,7 +61,8 @@ def check_budgets(facts: Facts, budgets: Mapping[str, Budget]) -> list[Finding]:
     """Does it use no more than kernels.yaml allows? What is not known of the image is not held against it."""
     findings = []
     for name, budget in budgets.items():
-        field, unit, remedy = _BUDGETED[name]
+        field, unit, in_triton, in_cuda = _BUDGETED[name]
+        remedy = in_triton if facts.by_triton else in_cuda
         actual = facts.used[name]
         if actual is not None and actual > budget.most:
             findings.append(
@@ -81,13 +82,29 @@ _BUDGETED = {
         "registers",
         "registers a thread",
         "use smaller blocks or more warps, cap them with maxnreg on NVIDIA",
+        "spread the work over more `threads`, cap them with maxnreg",
     ),
-    "spills": ("spills", "bytes a thread", "use smaller blocks or more warps, raise maxnreg where it is set"),
-    "stack": ("stack", "bytes a thread", "use smaller blocks, index local arrays with constants"),
-    "shared": ("shared_static + shared_dynamic", "bytes a block", "use smaller blocks or a lower num_stages"),
-    "size": ("size", "bytes", "unroll less, use smaller blocks"),
+    "spills": (
+        "spills",
+        "bytes a thread",
+        "use smaller blocks or more warps, raise maxnreg where it is set",
+        "spread the work over more `threads`, raise maxnreg where it is set",
+    ),
+    "stack": (
+        "stack",
+        "bytes a thread",
+        "use smaller blocks, index local arrays with constants",
+        "use smaller local arrays, index them with constants",
+    ),
+    "shared": (
+        "shared_static + shared_dynamic",
+        "bytes a block",
+        "use smaller blocks or a lower num_stages",
+        "use smaller __shared__ arrays, or less `shared`",
+    ),
+    "size": ("size", "bytes", "unroll less, use smaller blocks", "unroll less, use smaller blocks"),
 }
-"""budget -> the fact that it is about, its unit, and what helps"""
+"""budget -> the fact that it is about, its unit, and what helps in Triton and in CUDA C++"""
 
 
 def check_clean(data: bytes, kind: Kind) -> list[Finding]:
@@ -297,7 +314,7 @@ def check_max_registers(facts: Facts, target: Target) -> Iterator[Finding]:
             field="registers",
             expected=f"at most {most} for the {facts.threads} threads of a block on {target.name}",
             actual=f"{dealt}, at {facts.registers} a thread",
-            remedy="lower num_warps, or cap registers with maxnreg",
+            remedy=f"lower {'num_warps' if facts.by_triton else '`threads`'}, or cap registers with maxnreg",
         )
 
 

@@ -78,6 +78,11 @@ class Facts:
     """tool -> version, of what made this image: {"triton": "3.9.0", "ptxas": "13.4.59"}"""
 
     @property
+    def by_triton(self) -> bool:
+        """Whether Triton made it, of a kernel of its own language."""
+        return "triton" in self.tools
+
+    @property
     def used(self) -> dict[str, int | None]:
         """What the image uses of each that a budget can be for; None where that is not known."""
         return {

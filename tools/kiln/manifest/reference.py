@@ -78,8 +78,8 @@ def reference_page() -> str:
             "Under the library's `budgets` for all kernels; under a kernel's for its own images, over those. Each is a "
             "number, or an expression over `block` (where blocks are integers), constants and axes; or a map from "
             "targets to such values, for the targets in it alone. `validate` holds the facts of each image against "
-            "them. What is not known of an image, such as the registers of a PTX, is not held against it, and its "
-            "report says so.",
+            "them. What is not known of an image, as registers, spills and stack of a PTX, is not held against it, and "
+            "its report says so; where all that such a budget is for is PTX, it is refused.",
             budgets.KEYS,
         ),
         f"## Expressions\n\n{_language()}",

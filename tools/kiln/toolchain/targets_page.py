@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kiln.toolchain.dtypes import fp8_dtypes
+from kiln.toolchain.fp8 import fp8_dtypes
 from kiln.toolchain.targets import LIMITS, TARGETS, Limits, Target
 from kiln.toolchain.triton_releases import RELEASES
 
