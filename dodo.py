@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kiln.doit_plugin.rules import rule
-from kiln.engine.step import Call, Step
+from kiln.engine.step import Built, Call, Step
 from kiln.packaging import c_names, rust_names
 
 if TYPE_CHECKING:
@@ -79,11 +79,12 @@ def validate(library: Library, image: Image) -> Step:
     """hold an image's facts against the limits of its target and the budgets of kernels.yaml"""
     return Step(
         after=(f"compile:{image.id}",),
+        rides=True,
         inputs=lambda: library.validate_inputs(image),
         call=lambda: Call(
             function="kiln.compile_jobs:validate_image",
             arguments={
-                "facts": library.build / library.facts_path(image),
+                "facts": Built(library.facts_path(image)),
                 "image_id": image.id,
                 "target": library.target(image),
                 "budgets": image.budgets,
@@ -102,11 +103,12 @@ def objcopy(library: Library, image: Image) -> Step:
     manifest, output = library.manifest, f"objects/{c_names.data_member(image.variant.id, image.target)}"
     return Step(
         after=(f"compile:{image.id}",),
+        rides=True,
         inputs=lambda: library.objcopy_inputs(image),
         call=lambda: Call(
             function="kiln.package_jobs:copy_image",
             arguments={
-                "image": library.build / library.image_path(image),
+                "image": Built(library.image_path(image)),
                 "kind": library.target(image).kind,
                 "symbol": c_names.image_symbol(manifest.library, image.variant.id, image.target),
                 "host": manifest.host,
@@ -192,7 +194,7 @@ def _archive(library: Library, target: str | None) -> Step:
         call=lambda: Call(
             function="kiln.package_jobs:archive",
             arguments={
-                "members": [(member, library.build / "objects" / member) for member in members],
+                "members": [(member, Built(f"objects/{member}")) for member in members],
                 "ar": library.host_tools.ar,
                 "output": output,
             },

@@ -37,7 +37,7 @@ def ask(only: list[str] | None, state: State) -> dict[str, Any]:
         if watching and event == "open" and isinstance(arguments[0], str):
             opened.add(os.path.abspath(arguments[0]))  # noqa: PTH100  # with links
         elif watching and event in ("os.listdir", "os.scandir") and not isinstance(arguments[0], int):
-            listed.add(os.path.abspath(arguments[0] or "."))  # noqa: PTH100
+            listed.add(os.path.abspath(arguments[0] or "."))  # noqa: PTH100  # likewise
 
     sys.addaudithook(watch)
     with noted_in(notes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import venv
 from pathlib import Path
@@ -45,6 +46,28 @@ def folder_of(release: str) -> Path:
     folder = Path(sys.prefix) / f"triton-{release}" / "triton"
     assert folder.is_dir(), f"{folder} is missing: `python3 tools/bootstrap.py test` installs it, with other releases"
     return folder
+
+
+def link(real: Path, made: Path, without: set[str]) -> None:
+    """Links to what is in a folder; folders of `without` are made, and its files left out."""
+    made.mkdir(parents=True)
+    for path in real.iterdir():
+        inside = {name.partition("/")[2] for name in without if name.partition("/")[0] == path.name}
+        if inside == {""}:
+            continue
+        if inside:
+            link(path, made / path.name, inside)
+        else:
+            (made / path.name).symlink_to(path)
+
+
+def linked_triton(folder: Path, copied: set[str]) -> Path:
+    """A Triton in `folder`: links to this Python's own, but for copies of some files, which a test may change."""
+    real, made = find_triton().folder, folder / "triton"
+    link(real, made, copied)
+    for name in copied:
+        shutil.copy2(real / name, made / name)
+    return made
 
 
 def python_with(packages: Path, folder: Path) -> str:

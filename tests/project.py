@@ -11,6 +11,8 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiln.engine.trace import TRACE, read_trace
+
 REPOSITORY = Path(__file__).parents[1]
 
 KERNEL = """\
@@ -109,6 +111,12 @@ class Project:
         root = self.folder / below
         found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
         return {name for name in found if not name.startswith(".kiln/")}
+
+    def rode(self) -> set[str]:
+        """The steps of the last build that had no process of their own: one is asked for before it is there."""
+        trace = read_trace(self.folder / "build/.kiln" / TRACE)
+        spans = trace.spans if trace is not None else ()
+        return {span.name for span in spans if span.slot is not None and span.asked == span.began}
 
     def doit(self, *arguments: str, **environment: str) -> Result:
         """Run doit in the project."""

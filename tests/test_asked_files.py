@@ -108,7 +108,7 @@ def test_what_is_opened_and_listed_was_asked_for(asked: tuple[Path, dict[str, An
     whole = found[FOR_ALL]
     questions = {tuple(question) for questions in whole["asked"].values() for question in questions}
     read = {subject for kind, subject in questions if kind == "bytes"}
-    listed = {subject if kind == "names" else os.path.dirname(subject) for kind, subject in questions}  # noqa: PTH120
+    listed = {subject if kind == "names" else os.path.dirname(subject) for kind, subject in questions}  # noqa: PTH120  # as text
     # What Python and doit read for themselves is not the build's affair.
     around = [folder, KILN, folder.parent / "third", folder.parent / "site"]
     around += [Path(path) for path in read if path.endswith("triton/__init__.py")]

@@ -49,7 +49,10 @@ def test_every_question_is_noted_for_whoever_asks(tmp_path: Path) -> None:
 def test_who_asks_for_a_remembered_value_has_asked_what_it_was_found_with(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
     outer, inner = Memo[str, bytes](), Memo[str, bytes]()
-    find = lambda: inner.get("a", lambda: files.read(tmp_path / "a"))  # noqa: E731
+
+    def find() -> bytes:
+        return inner.get("a", lambda: files.read(tmp_path / "a"))
+
     inner.get("a", lambda: files.read(tmp_path / "a"))
     notes = Notes()
     with noted_in(notes):

@@ -345,6 +345,7 @@ def test_every_way_to_select_counts_alike(project: Project) -> None:
         (ONE[2],),
         ("archive:all",),
         ("header", "table"),
+        (ONE[0], ONE[0]),
         ("crate",),
     ]
     for selection in selections:

@@ -113,11 +113,12 @@ def left_running(triton: Path) -> list[str]:
 
 def test_another_ptxas_of_the_same_version_compiles_what_it_serves(triton: Path, tmp_path: Path) -> None:
     """What it says of itself is the same: its content decides. What needs no ptxas is left alone."""
-    write_ptxas(triton, 'exec "$REAL" "$@"')
+    write_ptxas(triton, 'exec "$REAL" "$@"  # one')
     project = project_for(triton, tmp_path / "scratch", MANIFEST.replace("[128, 256]", "[128]"))
     project.doit("compile").expect("^2 built")
     project.doit("compile").expect("^0 built")
     stat = (triton / PTXAS).stat()
-    write_ptxas(triton, 'exec  "$REAL" "$@"')
+    write_ptxas(triton, 'exec "$REAL" "$@"  # two')
     os.utime(triton / PTXAS, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert (triton / PTXAS).stat().st_size == stat.st_size
     assert project.doit("compile").expect().ran("compile") == ["scale_fp32_128@sm_80"]

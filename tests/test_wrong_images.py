@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import cuda_project
-from other_tritons import python_with
+from other_tritons import link, python_with
 from project import KERNEL, MANIFEST, REPOSITORY, Project
 
 # -- Triton with another ptxas, and with another mind about AMD's processors
@@ -62,19 +62,6 @@ def other_triton(folder: Path) -> Path:
     assert asked in text
     (made / "backends/amd/compiler.py").write_text(text.replace(asked, "args = {'arch': 'gfx90a'}"))
     return folder
-
-
-def link(real: Path, made: Path, without: set[str]) -> None:
-    """Links to what is in a folder; folders of `without` are made, and its files left out."""
-    made.mkdir(parents=True)
-    for path in real.iterdir():
-        inside = {name.partition("/")[2] for name in without if name.partition("/")[0] == path.name}
-        if inside == {""}:
-            continue
-        if inside:
-            link(path, made / path.name, inside)
-        else:
-            (made / path.name).symlink_to(path)
 
 
 def test_a_compiler_that_makes_something_else_is_found_out(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import sys
 import pyte
 import pytest
 
-from kiln.doit_plugin import board
-from kiln.doit_plugin.board import Board, clock, is_live, running_lines
+from kiln.doit_plugin.reporting import board
+from kiln.doit_plugin.reporting.board import Board, clock, is_live, running_lines
 
 
 class Screen(io.StringIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kiln.doit_plugin.failures import Failure, Groups
+from kiln.doit_plugin.reporting.failures import Failure, Groups
 from kiln.errors import ClosureError, CompileError, ImageError, KilnError, Position
 
 DECLARED = ("kernels.yaml:9:3", "kernels/scale.py (scale_kernel)")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from slow_steps import slow_project
 
-from kiln.doit_plugin.reporter import KilnReporter
+from kiln.doit_plugin.reporting.reporter import KilnReporter
 from kiln.doit_plugin.tasks import StepTask
 from kiln.engine.build import Build
 from kiln.engine.state import State

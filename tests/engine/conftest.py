@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engine_helpers import children
+from engine_tree import Tree
 
 from kiln.engine import pool as pool_module
 from kiln.engine.pool import Pool
@@ -35,3 +37,11 @@ def make_pool(tmp_path: Path, own_jobs: None) -> Iterator[Callable[..., Pool]]:
 @pytest.fixture
 def pool(make_pool: Callable[..., Pool]) -> Pool:
     return make_pool()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, own_jobs: None) -> Iterator[Tree]:
+    """A build folder; its builds leave no process."""
+    before = children()
+    yield Tree(tmp_path)
+    assert children() == before

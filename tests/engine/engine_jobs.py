@@ -219,3 +219,31 @@ def return_a_number(staging: Path) -> int:
     """Return what is no finding."""
     write({"out/a": "a"}, staging)
     return 3
+
+
+def surroundings(name: str, words: str, size: int, staging: Path) -> None:
+    """Print, fill memory, and write the environment and the current folder."""
+    print(words)
+    bytearray(b"x") * size
+    write({name: "\n".join([*(f"{key}={value}" for key, value in os.environ.items()), str(Path.cwd())])}, staging)
+    os.environ["LEFT"] = "by the one before"
+
+
+def keep_memory(name: str, kept: int, tool: int, staging: Path) -> None:
+    """Keep so many bytes until the process ends, and run a tool that takes so many more than it takes to start."""
+    KEPT.append(bytearray(b"x") * kept)
+    subprocess.run([sys.executable, "-c", f"bytearray(b'x') * {tool}"], check=True)
+    write({name: "kept"}, staging)
+
+
+KEPT: list[bytearray] = []
+
+
+def join(sources: list[tuple[str, Path]], name: str, staging: Path) -> None:
+    """Write what some files hold, whose paths are deep in the arguments."""
+    write({name: "".join(path.read_text("utf-8") for _, path in sources)}, staging)
+
+
+def fill_up(staging: Path) -> None:
+    """Meet the end of the disk."""
+    Path("/dev/full").write_bytes(b"x" * 10_000)

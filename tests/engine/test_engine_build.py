@@ -5,71 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_helpers import children, wait_until, without_root
+from engine_tree import Tree, writing
 
 from kiln.digests import digest_file
-from kiln.engine.build import Build, Finished
+from kiln.engine.remover import Remover
 from kiln.engine.state import State
 from kiln.engine.step import Call, Step
 from kiln.errors import KilnError, StateError
-
-
-class Tree:
-    """A build folder, and builds in it; each is one run of doit."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "build"
-        self.private = self.root / ".kiln"
-        self.state_path = self.private / "state.sqlite"
-
-    def build(self, size: int = 2) -> Build:
-        return Build(state=State(self.state_path), root=self.root, folder=self.private, size=size)
-
-    def run(self, steps: dict[str, Step]) -> dict[str, Finished]:
-        """Sweep, run what is stale, and say how it ended."""
-        with self.build() as build:
-            build.sweep(set(steps))
-            finished = {}
-            for name, step in steps.items():
-                if not build.status(name, step).fresh:
-                    build.start(name, step)
-                    finished[name] = build.finish()
-            build.state.commit_files()
-            build.state.close()
-        return finished
-
-    def reasons(self, name: str, step: Step) -> tuple[str, ...]:
-        return self.build().status(name, step).reasons
-
-    @property
-    def files(self) -> dict[str, str]:
-        found = [path for path in self.root.rglob("*") if path.is_file() and self.private not in path.parents]
-        return {path.relative_to(self.root).as_posix(): path.read_text("utf-8") for path in found}
-
-
-@pytest.fixture
-def tree(tmp_path: Path, own_jobs: None) -> Iterator[Tree]:
-    before = children()
-    yield Tree(tmp_path)
-    assert children() == before
-
-
-def writing(files: dict[str, str], **inputs: str) -> Step:
-    """A step that writes texts."""
-    return Step(
-        inputs=lambda: {"content": digest_text(files), **inputs},
-        call=lambda: Call(function="engine_jobs:write", arguments={"files": files}),
-        outputs=tuple(files),
-    )
-
-
-def digest_text(files: dict[str, str]) -> str:
-    return "+".join(files.values())
 
 
 def calling(function: str, *outputs: str, **arguments: Any) -> Step:
@@ -255,6 +202,18 @@ def test_nothing_of_a_step_that_did_not_end_well_is_published(tree: Tree) -> Non
     assert State(tree.state_path).rows == {}
 
 
+def test_what_a_failed_step_wrote_takes_no_room_from_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone when the failure is told, however much there is to remove beside the build."""
+    with tree.build() as build:
+        monkeypatch.setattr(Remover, "remove", lambda *given: None)
+        build.start("ends well", writing({"a": "1"}))
+        assert build.finish().error is None
+        (left,) = (tree.private / "tmp").iterdir()
+        build.start("half", calling("write", "a", "b", files={"a": "1"}), {"rides": writing({"c": "1"})})
+        assert build.finish().error is not None
+        assert list((tree.private / "tmp").iterdir()) == [left]
+
+
 def test_a_step_whose_call_cannot_be_made_does_not_count_as_running(tree: Tree) -> None:
     def refuse() -> Call:
         raise KilnError("no such tool")
@@ -296,33 +255,7 @@ def test_steps_overlap_as_far_as_the_size_allows(tree: Tree, tmp_path: Path) -> 
         assert (build.size, build.free, build.running) == (3, True, 0)
 
 
-# -- what is gone ------------------------------------------------------------------------------------------------------
-
-
-def test_a_step_that_is_gone_is_removed_with_its_outputs(tree: Tree) -> None:
-    steps = {"a": writing({"lib/a": "1"}), "b": writing({"lib/b": "2"})}
-    tree.run(steps)
-    with tree.build() as build:
-        assert build.sweep({"b"}) == ["a"]
-        assert build.sweep({"b"}) == []
-    assert tree.files == {"lib/b": "2"}
-    assert set(State(tree.state_path).rows) == {"b"}
-
-
-def test_what_another_step_claims_now_stays(tree: Tree) -> None:
-    """A step is renamed: its old name is gone, its output is not."""
-    tree.run({"old": writing({"x": "1", "y": "1"})})
-    tree.run({"old": writing({"x": "1", "y": "1"}), "new": writing({"x": "1"})})
-    with tree.build() as build:
-        assert build.sweep({"new"}) == ["old"]
-    assert tree.files == {"x": "1"}
-
-
-def test_an_output_that_moved_to_another_step_is_no_leftover(tree: Tree) -> None:
-    """`b` takes over `x` from `a`, and ends before `a` does."""
-    tree.run({"a": writing({"x": "1", "y": "1"})})
-    tree.run({"b": writing({"x": "2"}), "a": writing({"y": "2"})})
-    assert tree.files == {"x": "2", "y": "2"}
+# -- temporary files ---------------------------------------------------------------------------------------------------
 
 
 def test_old_temporary_files_are_cleared_and_links_are_not_followed(tree: Tree, tmp_path: Path) -> None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_helpers import children
-from test_engine_build import Tree
+from engine_tree import Tree
 
 from kiln.digests import digest_file
 from kiln.engine.step import Call, Found, Step
-
-
-@pytest.fixture
-def tree(tmp_path: Path, own_jobs: None) -> Iterator[Tree]:
-    before = children()
-    yield Tree(tmp_path)
-    assert children() == before
 
 
 def including(source: Path) -> Step:

@@ -10,7 +10,8 @@ import pytest
 from engine_helpers import can_mount, on_a_small_disk, without_root
 
 from kiln.digests import FileDigests, digest_bytes
-from kiln.engine.publish import intact, make_folder, publish, remove
+from kiln.engine.leftovers import remove
+from kiln.engine.publish import intact, make_folder, publish
 from kiln.errors import KilnError, StateError, os_failure
 
 
@@ -199,44 +200,6 @@ def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path, root: Path) ->
     with pytest.raises(StateError) as caught:
         make_folder(root, root / "lib" / "deep")
     assert (caught.value.where, caught.value.actual) == (str(root / "lib"), "a file")
-
-
-# -- removing ----------------------------------------------------------------------------------------------------------
-
-
-def test_files_and_the_folders_that_this_empties_are_removed(tmp_path: Path, root: Path) -> None:
-    publish(staged(tmp_path, a__b__c="1", a__d="2", e__f="3"), root, ("a/b/c", "a/d", "e/f"))
-    assert remove(root, ["a/b/c", "e/f", "no/such"]) == [root / "a/b/c", root / "e/f"]
-    assert sorted(path.name for path in root.iterdir()) == ["a"]
-    assert tree(root) == {"a/d": "2"}
-    remove(root, ["a/d"])
-    assert root.is_dir(), "the build folder itself stays"
-    assert list(root.iterdir()) == []
-
-
-def test_what_took_an_outputs_place_is_left_alone(tmp_path: Path, root: Path) -> None:
-    (root / "a").mkdir(parents=True)
-    (root / "b").write_text("mine", "utf-8")
-    assert remove(root, ["a", "b/c"]) == []
-    assert (root / "a").is_dir()
-    assert tree(root) == {"b": "mine"}
-
-
-@pytest.mark.parametrize("name", ["../mine", "sub/../../mine", "", ".", ".."])
-def test_a_name_that_leads_out_is_never_removed(tmp_path: Path, root: Path, name: str) -> None:
-    """Such a name can only come from a damaged record."""
-    (root / "sub").mkdir(parents=True)
-    (tmp_path / "mine").write_text("mine", "utf-8")
-    assert remove(root, [name, str(tmp_path / "mine")]) == []
-    assert tree(tmp_path) == {"mine": "mine"}
-    assert (root / "sub").is_dir()
-
-
-def test_what_cannot_be_removed_is_a_clear_error(tmp_path: Path, root: Path) -> None:
-    publish(staged(tmp_path, lib__a="x"), root, ("lib/a",))
-    (root / "lib").chmod(0o555)
-    with pytest.raises(StateError, match="an output that is not needed any more cannot be removed: Permission denied"):
-        without_root(lambda: remove(root, ["lib/a"]))
 
 
 # -- checking ----------------------------------------------------------------------------------------------------------

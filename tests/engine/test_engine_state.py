@@ -239,6 +239,16 @@ def test_a_truncated_file_is_set_aside_by_the_next_write(tmp_path: Path) -> None
         path.with_name("state.sqlite.unreadable").unlink()
 
 
+def test_a_file_that_ends_at_any_byte_is_told_and_nothing_of_it_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    filled(path)
+    for length in range(path.stat().st_size - 1, -1, -1):
+        os.truncate(path, length)
+        state = State(path)
+        assert state.rows == {} and state.notes == {} and len(state.warnings) == 1, length
+        assert str(path) in state.warnings[0], length
+
+
 def test_flipped_bytes_cost_rows_and_never_an_abort(tmp_path: Path) -> None:
     """Some are noticed by SQLite, some in a row, some only when the row's step is checked; none may raise."""
     path = tmp_path / "state.sqlite"

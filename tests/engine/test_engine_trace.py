@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kiln.engine.forkserver import Ended
+from kiln.engine.jobs import Ended
 from kiln.engine.rows import Output
 from kiln.engine.trace import BUILT, FAILED, RESTORED, STOPPED, Recorder, Trace, read_trace
 from kiln.engine.trace_events import trace_events

@@ -14,7 +14,7 @@ from kiln.binaries.measure import measure
 from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.nvcc import compile_cuda
 from kiln.compilers.request import Compiled, CompileRequest
-from kiln.engine.forkserver import LOG_VARIABLE
+from kiln.engine.child import LOG_VARIABLE
 from kiln.errors import CompileError, ImageError, ToolchainError
 from kiln.manifest.model import Budget
 from kiln.stages import timed

@@ -33,14 +33,13 @@ from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.c_names import image_symbol
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
-from kiln.toolchain.dtypes import check_dtypes
-from kiln.toolchain.languages import check_languages
-from kiln.toolchain.launches import check_launches
+from kiln.toolchain import refusals
 from kiln.toolchain.native import native_targets
 from kiln.toolchain.targets import Target, find
-from kiln.toolchain.tools import HostTools, Triton, find_triton, installed_triton
-from kiln.toolchain.triton_releases import check_release
+from kiln.toolchain.tools import HostTools, Triton, find_triton
 
+_CHILDREN = ("engine/child.py", "engine/jobs.py", "engine/forkserver.py", "engine/pool.py")
+"""the parts that decide what a child has around it"""
 COMPILING = (
     "closure",
     "compilers",
@@ -54,8 +53,7 @@ COMPILING = (
     "source_reader.py",
     "cuda_images.py",
     "compile_jobs.py",
-    "engine/forkserver.py",
-    "engine/pool.py",
+    *_CHILDREN,
 )
 """the parts of Kiln that decide what an image and its facts are: at least what `compile_jobs` imports"""
 PACKAGING = (
@@ -69,8 +67,7 @@ PACKAGING = (
     "source_reader.py",
     "cuda_images.py",
     "package_jobs.py",
-    "engine/forkserver.py",
-    "engine/pool.py",
+    *_CHILDREN,
 )
 """the parts that decide what packages look like: at least what `package_jobs` imports"""
 READERS = ("elftools", "msgpack")
@@ -86,15 +83,7 @@ def read_manifest(path: Path, only: Collection[str] | None = None) -> Manifest:
     what its targets cannot have; ToolchainError where the Triton that is installed is none that Kiln builds with.
     """
     manifest = load(path, StaticReader(), native_targets, only)
-    for name in manifest.targets:
-        find(name, manifest.target_positions[name])
-    check_languages(manifest)
-    check_dtypes(manifest.variants)
-    check_launches(manifest.variants)
-    triton = installed_triton()
-    # Without one nothing can be built, but a list can be had.
-    if triton is not None and any(kernel.cuda is None for kernel in manifest.kernels):
-        check_release(manifest, triton.version, triton.release)
+    refusals.check(manifest)
     return manifest
 
 

@@ -67,7 +67,8 @@ def compile_kernel(request: CompileRequest) -> Compiled:
             for stage, run in stages.items():  # which stage failed is asked below
                 with timed(stage):
                     module = run(module, metadata)
-    except KilnError:
+    except (KilnError, MemoryError):
+        # Want of memory is told with the limit, by who set it.
         raise
     except Exception as error:
         raise failure(request, stage, error) from error

@@ -216,7 +216,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             return None
         chosen = selection or self.namespace.get("DOIT_CONFIG", {}).get("default_tasks") or ()
         names = {task.name for task in own}
-        steps = [name for name in chosen if name not in names]
+        # A name may be given twice, and doit takes no two tasks of one name.
+        steps = [name for name in dict.fromkeys(chosen) if name not in names]
         wanted = shortcut.wanted(steps) if steps or not chosen else Wanted(parts={}, library=())
         is_plain = options.get("reporter") == "kiln" and not options.get("always") and not options.get("single")
         if wanted is None or not is_plain or any(needs_steps(task, self._rules, build.root) for task in own):
@@ -392,7 +393,7 @@ def _open_streams() -> None:
         except OSError:
             # The lowest number that is free, which is this one. Children have it, too.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123  # a number, to stay
 
 
 def _check_build_dir(text: str) -> None:

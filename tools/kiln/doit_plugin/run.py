@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,15 +18,17 @@ from doit.exceptions import InvalidCommand, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
-from kiln.doit_plugin.counting import CountingReporter
-from kiln.doit_plugin.failures import StepFailed
 from kiln.doit_plugin.loader import MANIFEST, KilnLoader, hold_lock, warn
 from kiln.doit_plugin.owner import claim
+from kiln.doit_plugin.reporting.counting import CountingReporter
+from kiln.doit_plugin.reporting.failures import StepFailed
+from kiln.doit_plugin.selection import check_made, named_early, needed
 from kiln.doit_plugin.tasks import StepTask
-from kiln.engine.build import Build
+from kiln.engine.build import Build, Finished
 from kiln.engine.cache import StepCache
 from kiln.engine.interrupts import Interrupts
 from kiln.engine.local_cache import LocalCache, settings
+from kiln.engine.state import State
 from kiln.engine.step import Step
 from kiln.errors import KilnError
 
@@ -44,6 +46,8 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
         self._warned: set[str] = set()
         self._nodes: dict[str, Any] = {}
         """doit's node of each step that waits or runs"""
+        self._riders: Mapping[str, Mapping[str, Step]] = {}
+        """step -> the steps that are asked for and ride on it"""
 
     def run_tasks(self, task_dispatcher: Any) -> None:
         """Run what the dispatcher hands out, until nothing is left or, without --continue, something failed.
@@ -53,6 +57,7 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
         """
         completed: deque[Any] = deque()
         exhausted = False
+        self._riders = _riders(task_dispatcher.tasks, task_dispatcher.selected_tasks)
         while True:
             held = False
             while not (exhausted or held or self._stop_running):
@@ -79,9 +84,10 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
 
     def _wait_or_end(self, node: Any, tasks: Any) -> bool:
         """Whether the node's task now waits for its turn in the pool; otherwise it is over already."""
-        if not self.select_task(node, tasks):
-            return False
         task = node.task
+        if not self.select_task(node, tasks):
+            self._build.drop_ahead(task.name)
+            return False
         if not isinstance(task, StepTask):
             # Of a group nothing runs, and there are many.
             with self._interrupts.raising() if task.actions else nullcontext():
@@ -95,9 +101,14 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             self._fail(node, error)
             return False
         if restored:
+            self._build.drop_ahead(task.name)
             task.executed = task.is_restored = True
             self._warn(task)
             self._succeed(node)
+            return False
+        if finished := self._build.finish_ahead(task.name, task.step):
+            self._tell_start(task)
+            self._tell_end(node, finished)
             return False
         self._build.wait_for(task.name)
         self._nodes[task.name] = node
@@ -111,15 +122,18 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
         while name := self._build.next():
             task = self._nodes[name].task
             try:
-                self._build.start(name, task.step)
+                self._build.start(name, task.step, self._riders.get(name))
             except Exception as error:
                 failed.append(self._nodes.pop(name))
                 self._fail(failed[-1], error)
                 continue
-            task.executed = True
-            self.reporter.execute_task(task)
-            self._warn(task)
+            self._tell_start(task)
         return failed
+
+    def _tell_start(self, task: StepTask) -> None:
+        task.executed = True
+        self.reporter.execute_task(task)
+        self._warn(task)
 
     def _fail(self, node: Any, error: Exception) -> None:
         """A fault in one rule, or in Kiln, costs that step only."""
@@ -141,6 +155,10 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             self._interrupts.clear()
         finished = self._build.finish()
         node = self._nodes.pop(finished.name)
+        self._tell_end(node, finished)
+        return node
+
+    def _tell_end(self, node: Any, finished: Finished) -> None:
         if finished.output and self.stream.effective_verbosity(None) == 2:
             if self._told is not None:
                 self._told.printed(finished.name, finished.output)
@@ -150,7 +168,6 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             self._handle_task_error(node, StepFailed(finished.error, finished))
         else:
             self._succeed(node)
-        return node
 
     def _look(self) -> float | None:
         """Between two things: end the build if it is to end, and let the reporter draw.
@@ -180,6 +197,17 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             self.final_result = self.final_result or FAILURE
             return
         super()._handle_task_error(node, base_fail)
+
+
+def _riders(tasks: Mapping[str, Any], selected: Iterable[str]) -> Mapping[str, Mapping[str, Step]]:
+    """step -> the steps that ride on it, of those that the selected tasks need."""
+    found: dict[str, dict[str, Step]] = {}
+    for task in map(tasks.__getitem__, needed(tasks, selected)):
+        # With --single a task comes after none, and then it is done by itself.
+        if isinstance(task, StepTask) and task.step.rides and task.task_dep == list(task.step.after):
+            (first,) = task.step.after
+            found.setdefault(first, {})[task.name] = task.step
+    return found
 
 
 _NO_CACHE = {
@@ -236,9 +264,15 @@ def _sorted_out(nodes: Mapping[str, Any]) -> tuple[dict[str, Step], set[str], se
     return {name: steps[name].task.step for name in good}, ran, steps.keys() - good
 
 
+def _tell_of(state: State) -> None:
+    """What people should know of the record of earlier builds, as far as it is news."""
+    for warning in state.untold():
+        warn(warning)
+
+
 def _json_lines() -> type[CountingReporter]:
     """Imported when it is asked for."""
-    from kiln.doit_plugin.json_lines import JsonLines
+    from kiln.doit_plugin.reporting.json_lines import JsonLines
 
     return JsonLines
 
@@ -296,6 +330,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             return result
         self.control = TaskControl(self.task_list, auto_delayed_regex=auto_delayed_regex)
         self.control.process(self.sel_tasks)
+        early = named_early(self.control)
         if single:
             for name in self.control.selected_tasks:
                 task = self.control.tasks[name]
@@ -328,6 +363,8 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             try:
                 if not loader.holds_lock:
                     hold_lock(stack, build)
+                # What a write met on the way.
+                stack.callback(_tell_of, build.state)
                 # From here on there is what has to be left in order.
                 interrupts.watch()
                 loader.begin()
@@ -338,13 +375,13 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                     stack.callback(lambda used: cache.close(used.counts), build.cache)
                 stack.enter_context(build)
                 build.sweep(loader.known, loader.outputs)
-                for warning in build.state.warnings:
-                    warn(warning)
+                _tell_of(build.state)
                 dispatcher = self.control.task_dispatcher()
                 code: int = runner.run_all(dispatcher)
                 build.state.commit_files()
                 build.state.close()
                 loader.save_outline(*_sorted_out(dispatcher.nodes))
+                check_made(early, self.control)
             except KilnError as error:
                 warn(str(error))
                 code = 2

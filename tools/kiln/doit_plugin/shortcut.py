@@ -206,7 +206,7 @@ def identity(rules: Sequence[Rule], root: Path, *, is_declared: bool) -> Any:
     """What an outline must be of: this project and its build folder, these rules, and this Python."""
     started = {"", os.getcwd(), _PROGRAM}  # noqa: PTH109  # as text
     return (
-        os.getcwd(),  # noqa: PTH109
+        os.getcwd(),  # noqa: PTH109  # as text
         str(root),
         is_declared,
         (sys.version, sys.prefix, tuple(entry for entry in sys.path if entry not in started)),

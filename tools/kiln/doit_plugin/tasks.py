@@ -11,7 +11,7 @@ from typing import TextIO
 from doit.task import Task
 
 from kiln.engine.build import Build
-from kiln.engine.publish import remove
+from kiln.engine.leftovers import remove
 from kiln.engine.step import Step
 from kiln.errors import KilnError
 

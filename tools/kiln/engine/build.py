@@ -12,10 +12,12 @@ from types import TracebackType
 
 from kiln.digests import is_digest
 from kiln.engine.cache import Counts, Entry, StepCache, note_counts
-from kiln.engine.forkserver import Ended
+from kiln.engine.jobs import Ended
+from kiln.engine.leftovers import remove, remove_former, remove_unknown
 from kiln.engine.machine import free_memory
 from kiln.engine.pool import Pool
-from kiln.engine.publish import make_folder, publish, publish_bytes, remove
+from kiln.engine.publish import make_folder, publish, publish_bytes
+from kiln.engine.riding import Ahead, Rider, asked_beforehand
 from kiln.engine.rows import Output, Row
 from kiln.engine.schedule import Schedule
 from kiln.engine.state import State
@@ -45,6 +47,15 @@ class Finished:
     """bytes"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """A step that has started."""
+
+    step: Step
+    status: Status
+    riders: Mapping[str, Rider]
+
+
 class Build:
     """Runs steps whose outputs lie below `root`. `folder`, below it, is private: lock, temporary files, logs.
 
@@ -60,9 +71,10 @@ class Build:
         self.vouched: set[str] = set()
         """steps that are fresh by the outline of the last build; nothing of theirs is asked"""
         self._statuses: dict[str, Status] = {}
-        self._running: dict[str, tuple[Step, Status]] = {}
+        self._running: dict[str, _Running] = {}
+        self._ahead: dict[str, Ahead] = {}
         self._temp = folder / "tmp"
-        self._pool = Pool(size=size, root=folder, temp=self._temp)
+        self._pool = Pool(size=size, root=root, temp=self._temp)
         self._waiting: Schedule | None = None
         self._kept = 0.0
         self._is_restoring = False
@@ -72,6 +84,7 @@ class Build:
         # Another build may have held the lock until now.
         self.state.refresh()
         self._statuses.clear()
+        self._ahead.clear()
         self._waiting = None
         self._is_restoring = False
         self._trace.enter()
@@ -93,31 +106,13 @@ class Build:
         return self._folder / "lock"
 
     def sweep(self, known: set[str], outputs: Callable[[], set[str]] = set) -> list[str]:
-        """Forget the steps that are not `known` any more, with all that they published, and clear old temporary files.
+        """Clear old temporary files, and what steps left that are not `known` any more: see `leftovers.remove_unknown`.
 
-        Where the record of earlier builds is lost, what they left is told by its name: what is none of the `outputs` of
-        known steps, in the folders that those write to. Returns the names of the steps that are gone.
+        Returns the names of the steps that are gone.
         """
         # A folder that cannot be removed is in nobody's way: each job's has a name of its own.
         shutil.rmtree(self._temp, ignore_errors=True)
-        gone = [name for name in self.state.rows if name not in known]
-        # To look into the rows of a large library takes long, and mostly nothing is gone.
-        rows = self.state.rows.items() if gone else ()
-        kept = {output.path for name, row in rows if name in known for output in row.outputs}
-        for name in gone:
-            row = self.state.rows[name]
-            remove(self.root, [output.path for output in row.outputs if output.path not in kept])
-            self.state.drop(name)
-        if self.state.warnings or not self.state.rows:
-            self._remove_strangers(outputs())
-        return gone
-
-    def _remove_strangers(self, outputs: set[str]) -> None:
-        for folder in {output.partition("/")[0] for output in outputs if "/" in output}:
-            top = self.root / folder
-            if top.is_dir() and not top.is_symlink():
-                found = {path.relative_to(self.root).as_posix() for path in top.rglob("*") if not path.is_dir()}
-                remove(self.root, found - outputs)
+        return remove_unknown(self.state, self.root, known, outputs)
 
     @property
     def size(self) -> int:
@@ -191,48 +186,92 @@ class Build:
         self._trace.restored(name, began, outputs)
         return True
 
-    def start(self, name: str, step: Step) -> None:
-        """Start a step in a child. Raises KilnError when its inputs cannot be had."""
+    def start(self, name: str, step: Step, riders: Mapping[str, Step] | None = None) -> None:
+        """Start a step in a child. Raises KilnError when its inputs cannot be had.
+
+        The `riders` ride on it: what its child makes of them waits for their turn, see `finish_ahead`.
+        """
         status = self.status(name, step)
         before = (self.state.rows.get(name) for name in step.after)
         reads = {self.root / output.path: output.sha256 for row in before if row for output in row.outputs}
+        taken = asked_beforehand(riders or {})
         # What is recorded in the end is what was asked here: an edit during the run makes the step stale again.
         call, asked = step.call(), time.monotonic()
-        self._pool.start(name, call, reads)
-        self._running[name] = (step, status)
+        calls = {other: rider.call for other, rider in taken.items()}
+        self._pool.start(name, call, reads, outputs=step.outputs, riders=calls)
+        self._running[name] = _Running(step=step, status=status, riders=taken)
         self._trace.start(name, asked)
 
     def finish(self) -> Finished:
         """The next step that ends: published and recorded, or failed with nothing of it published."""
         ended = self._pool.wait()
-        step, status = self._running.pop(ended.name)
+        running = self._running.pop(ended.name)
         self._statuses.pop(ended.name, None)
         error = ended.error
         outputs: tuple[Output, ...] = ()
         is_recorded = False
         try:
             if error is None:
-                # What was asked before the run, and what the run found out.
-                found = step.found(ended.found) if ended.found else {}
-                components = {**self._asked(ended.name, status), **found}
-                staging = self._pool.staging(ended.name)
-                outputs = publish(staging, self.root, step.outputs)
-                row = self._record(ended.name, step, components, ended.found, outputs, ended)
+                outputs = self._keep(running.step, running.status, ended)
                 is_recorded = True
-                if self._waiting is not None:
-                    self._waiting.learn(ended.name, row)
-                if self.cache is not None:
-                    self.cache.keep(step, row)
         except KilnError as failure:
             error = failure
         finally:
-            self._pool.release(ended.name)
-            self._trace.end(ended, outputs, failed=not is_recorded)
+            self._pool.release(ended.name, at_once=not is_recorded)
+            slot = self._trace.end(ended, outputs, failed=not is_recorded)
+        rode = {each.name: each for each in ended.rode if each.error is None and is_recorded}
+        for name, rider in running.riders.items():
+            if name in rode:
+                self._ahead[name] = Ahead(
+                    rider=rider, ended=rode[name], under=ended.name, staged=ended.staged, slot=slot
+                )
+            else:
+                self._pool.release(name, at_once=not is_recorded)
         self._visit_cache()
         if error is not None:
             # A full disk must not hide the failure that is being reported; what it can do to a row is to keep it.
             with suppress(KilnError):
                 self.fail(ended.name)
+        return self._finished(ended, error)
+
+    def finish_ahead(self, name: str, step: Step) -> Finished | None:
+        """Publish and record a stale step whose work was done in the child of the step that it rides on.
+
+        None where it was not, where it did not go well, or where what it was made of is not what a run would go by now:
+        then the step is to run, and is told of as if nothing had ridden along.
+        """
+        ahead = self._ahead.get(name)
+        if ahead is None:
+            return None
+        outputs: tuple[Output, ...] | None = None
+        # Whatever goes wrong here, with the step or with the disk, a run meets again, and tells.
+        with suppress(Exception):
+            status = self.status(name, step)
+            if ahead.is_still_asked(step, self._asked(name, status), self.state.rows.get(ahead.under)):
+                outputs = self._keep(step, status, ahead.ended)
+                self._trace.rode(ahead.ended, ahead.slot, outputs)
+        self.drop_ahead(name)
+        return None if outputs is None else self._finished(ahead.ended, None)
+
+    def drop_ahead(self, name: str) -> None:
+        """Make nothing of a step's work that was done in the child of another; there may be none."""
+        if self._ahead.pop(name, None) is not None:
+            self._pool.release(name)
+
+    def _keep(self, step: Step, status: Status, ended: Ended) -> tuple[Output, ...]:
+        """Publish what a step has made, record it, and have the cache keep it. Raises KilnError."""
+        # What was asked before the run, and what the run found out.
+        found = step.found(ended.found) if ended.found else {}
+        components = {**self._asked(ended.name, status), **found}
+        outputs = publish(self._pool.staging(ended.name), self.root, step.outputs)
+        row = self._record(ended.name, step, components, ended.found, outputs, ended)
+        if self._waiting is not None:
+            self._waiting.learn(ended.name, row)
+        if self.cache is not None:
+            self.cache.keep(step, row)
+        return outputs
+
+    def _finished(self, ended: Ended, error: KilnError | None) -> Finished:
         return Finished(
             name=ended.name,
             error=error,
@@ -269,7 +308,7 @@ class Build:
         cost: Ended | Entry,
     ) -> Row:
         """Record a step whose outputs are published, and remove what it made before and makes no more."""
-        self._remove_leftovers(name, step)
+        remove_former(self.state, self.root, name, step)
         row = Row(
             components=components,
             found=found,
@@ -309,14 +348,6 @@ class Build:
         """Record that the step is not fresh, whatever it was before."""
         self._statuses.pop(name, None)
         self.state.invalidate(name)
-
-    def _remove_leftovers(self, name: str, step: Step) -> None:
-        """Remove what the step made before and makes no more, unless another step makes it now."""
-        before = self.state.rows.get(name)
-        left = {output.path for output in before.outputs} - set(step.outputs) if before else set()
-        if left:
-            others = (row for other, row in self.state.rows.items() if other != name)
-            remove(self.root, left - {output.path for row in others for output in row.outputs})
 
     def _keep_log(self, ended: Ended, *, failed: bool) -> Path | None:
         """Keep what a failed step printed; the log of an earlier failure goes, whatever happened now."""

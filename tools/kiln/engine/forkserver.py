@@ -6,106 +6,25 @@ children along with all that they started: nothing outlives the build, even when
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import importlib
-import io
-import mmap
 import os
-import pickle
 import resource
 import select
 import signal
 import socket
-import struct
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 from kiln import stages
-from kiln.digests import digest_file
+from kiln.engine.child import out_of_memory, portable, run
+from kiln.engine.jobs import Ended, Job, Part, Spent, Told, messages, pack, receive
 from kiln.engine.machine import oom_kills
-from kiln.engine.step import Found
-from kiln.errors import KilnError, MemoryLimitError, Position, no_space, os_failure
-from kiln.stages import Stage
-
-_HEADER = struct.Struct("<Q")
-LOG_VARIABLE = "KILN_LOG"
-"""names, in a child's environment, the file that holds what the child and its tools have printed"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A call, as the server takes it, and the folder that it works in; see `step.Call`."""
-
-    name: str
-    function: str
-    arguments: bytes
-    """pickled: only the child reads them, so that what is wrong with them is that job's own failure"""
-    reads: tuple[tuple[str, str], ...]
-    """path and sha256 of what earlier steps published for this one; the child starts by comparing them"""
-    preload: tuple[str, ...]
-    environment: Mapping[str, str]
-    seconds: float
-    memory: int
-    folder: Path
-    """`out` in it becomes the step's outputs, `tmp` and `home` are private to the child, `log` is what it printed"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a job's child ended. `seconds` is wall-clock time, `peak_memory` bytes."""
-
-    name: str
-    error: KilnError | None
-    """None when the call returned; what it raised otherwise, or what became of the child"""
-    found: Found = field(default_factory=dict)
-    """what the call returned"""
-    trace: str | None
-    """the traceback, when the error is none that was made for people"""
-    output: str
-    """what the child and its tools wrote to standard output and error"""
-    seconds: float
-    peak_memory: int
-    cpu_seconds: float = 0.0
-    """of the child and all that it waited for"""
-    began: float = 0.0
-    """when it was forked, on the monotonic clock; 0 for one that could not be started"""
-    stages: tuple[Stage, ...] = ()
-    """what the job noted of where its time went"""
-
-
-def pack(message: Any) -> bytes:
-    """One message as `receive` reads it: pickled, length first."""
-    data = pickle.dumps(message)
-    return _HEADER.pack(len(data)) + data
-
-
-def receive(connection: socket.socket) -> Any | None:
-    """Read one message that `pack` made; None at the end of the stream."""
-    header = _read(connection, _HEADER.size)
-    data = header and _read(connection, _HEADER.unpack(header)[0])
-    return pickle.loads(data) if data else None
-
-
-def _read(connection: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        try:
-            part = connection.recv(size - len(parts))
-        except ConnectionResetError:
-            # The other side closed with messages of ours unread: it is gone all the same.
-            return None
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
+from kiln.errors import KilnError, MemoryLimitError, os_failure
 
 
 @dataclass(kw_only=True)
@@ -113,14 +32,30 @@ class _Child:
     job: Job
     started: float
     result: int
-    """file descriptor, in memory, that the child writes its result to: a full disk cannot lose the reason"""
+    """file descriptor, in memory, that the child writes what it has to tell to: a full disk cannot lose the reason"""
     alive: int
     """the write end of the pipe whose end tells the child's process group that the server died"""
     timed_out: bool = False
+    look_at: float
+    """when to look whether a call has taken all its time"""
 
-    @property
-    def deadline(self) -> float:
-        return self.started + self.job.seconds
+    def told(self) -> list[Told]:
+        """What it has told so far: of each call that has ended."""
+        return list(messages(os.pread(self.result, os.fstat(self.result).st_size, stages.MARK)))
+
+    def stage(self) -> str | None:
+        """The stage that it was in last."""
+        return stages.marked(os.pread(self.result, stages.MARK, 0))
+
+    def is_late(self) -> bool:
+        """Whether the call that is under way has taken all its time. Nobody tells when another begins."""
+        if time.monotonic() < self.look_at:
+            return False
+        told = self.told()
+        left = [part.call.seconds for part in self.job.parts[len(told) :]] or [0.0]
+        end = (told[-1].spent.until if told else self.started) + left[0]
+        self.look_at = min([end, *(time.monotonic() + seconds for seconds in left[1:])])
+        return time.monotonic() >= end
 
 
 def serve(connection: socket.socket) -> None:
@@ -139,7 +74,7 @@ def serve(connection: socket.socket) -> None:
     outbox = bytearray()
     try:
         while True:
-            deadline = min((child.deadline for child in children.values() if not child.timed_out), default=None)
+            deadline = min((child.look_at for child in children.values() if not child.timed_out), default=None)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             sources: list[socket.socket | int] = [connection, wake]
             ready, writable, _ = select.select(sources, sources[:1] if outbox else [], [], timeout)
@@ -149,11 +84,11 @@ def serve(connection: socket.socket) -> None:
                 job = receive(connection)
                 if job is None:
                     return
-                failure = _preload(job) or _start(job, children, connection)
+                failure = _preload(job.parts[0]) or _start(_with_riders(job), children, connection)
                 if failure is not None:
                     outbox += pack(failure)
             for pid, child in children.items():
-                if time.monotonic() >= child.deadline and not child.timed_out:
+                if not child.timed_out and child.is_late():
                     child.timed_out = True
                     _kill(pid)
             for ended in _reap(children, killings):
@@ -171,8 +106,8 @@ def serve(connection: socket.socket) -> None:
             os.waitpid(pid, 0)
 
 
-def _preload(job: Job) -> Ended | None:
-    for module in (job.function.partition(":")[0], *job.preload):
+def _preload(part: Part) -> Ended | None:
+    for module in part.call.modules:
         if module in sys.modules:
             continue
         try:
@@ -180,15 +115,21 @@ def _preload(job: Job) -> Ended | None:
         except BaseException as error:
             sys.modules.pop(module, None)
             if isinstance(error, KilnError):
-                return _not_started(job, _portable(error), None)
-            return _not_started(job, KilnError(f"{module} cannot be imported: {error}"), traceback.format_exc())
+                return _not_started(part.name, portable(error), None)
+            return _not_started(part.name, KilnError(f"{module} cannot be imported: {error}"), traceback.format_exc())
         # What was imported stays. Were the children's collectors to look through it, each would copy all of it.
         gc.freeze()
     return None
 
 
-def _not_started(job: Job, error: KilnError, trace: str | None) -> Ended:
-    return Ended(name=job.name, error=error, trace=trace, output="", seconds=0.0, peak_memory=0)
+def _with_riders(job: Job) -> Job:
+    """The job without those that ride and cannot be called: what is wrong with them a run of their own tells."""
+    first, *others = job.parts
+    return replace(job, parts=(first, *(part for part in others if _preload(part) is None)))
+
+
+def _not_started(name: str, error: KilnError, trace: str | None) -> Ended:
+    return Ended(name=name, error=error, trace=trace, output="", seconds=0.0, peak_memory=0)
 
 
 def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> Ended | None:
@@ -204,16 +145,17 @@ def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> 
     except OSError as error:
         for descriptor in opened:
             os.close(descriptor)
-        return _not_started(job, os_failure("no process can be started for it", error, job.folder), None)
+        return _not_started(job.name, os_failure("no process can be started for it", error, job.folder), None)
     alive_reader, alive, result = opened
     if pid == 0:
         foreign = (connection.fileno(), alive, *(child.alive for child in children.values()))
-        _run(job, result, alive_reader, server, foreign)
+        run(job, result, alive_reader, server, foreign)
     os.close(alive_reader)
     # Here as well as in the child: whichever comes first, the group is there before anybody kills it.
     with suppress(OSError):
         os.setpgid(pid, pid)
-    children[pid] = _Child(job=job, started=started, result=result, alive=alive)
+    look_at = started + min(part.call.seconds for part in job.parts)
+    children[pid] = _Child(job=job, started=started, result=result, alive=alive, look_at=look_at)
     return None
 
 
@@ -245,10 +187,8 @@ def _reap(children: dict[int, _Child], killings: _Killings) -> list[Ended]:
         _kill(pid)
         _, status, usage = os.wait4(pid, 0)
         child = children.pop(pid)
-        seconds = time.monotonic() - child.started
-        with os.fdopen(child.result, "rb") as result:
-            result.seek(0)
-            ended.append(_ended(child, status, result.read(), seconds, usage, killings))
+        ended.append(_ended(child, status, usage, killings))
+        os.close(child.result)
         os.close(child.alive)
     return ended
 
@@ -257,55 +197,76 @@ _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "Cannot allocate memory")
 """what compilers print before they abort for want of memory"""
 
 
-def _ended(
-    child: _Child, status: int, result: bytes, seconds: float, usage: resource.struct_rusage, killings: _Killings
-) -> Ended:
-    job, peak_memory = child.job, usage.ru_maxrss * 1024
-    output = _read_log(job.folder / "log")
-    error: KilnError | None = None
-    trace: str | None = None
-    found: Found = {}
-    noted: list[Stage] = []
-    if child.timed_out:
-        error = KilnError(
-            f"stopped: it ran past its time limit of {job.seconds:g} s",
-            remedy="see what it printed; if it only needs longer, it is too large for this limit",
-        )
-    elif os.WIFSIGNALED(status):
-        error = _killed(job, os.WTERMSIG(status), output, killings)
-    elif status == 0 and len(result) > stages.MARK:
-        error, trace, found, noted = pickle.loads(result[stages.MARK :])
-    else:
-        error = KilnError(
-            f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result",
-            remedy="something in it ended the process; see what it printed",
-        )
-    if isinstance(error, MemoryLimitError):
-        error = error.filled(actual=f"its largest process had {peak_memory >> 20} MiB")
-    if error is not None and error.stage is None:
-        error.stage = stages.marked(result[: stages.MARK])
-    return Ended(
-        name=job.name,
-        error=error,
-        found=found,
-        trace=trace,
-        output=output,
-        seconds=seconds,
-        peak_memory=peak_memory,
+def _ended(child: _Child, status: int, usage: resource.struct_rusage, killings: _Killings) -> Ended:
+    """How the first call ended, with those that rode along as far as the child has told of them."""
+    parts, told = child.job.parts, child.told()
+    whole = Spent(
+        until=time.monotonic(),
         cpu_seconds=usage.ru_utime + usage.ru_stime,
-        began=child.started,
-        stages=tuple(noted),
+        peak_memory=usage.ru_maxrss * 1024,
+    )
+    # Asked in any case: what one killing stands for must not be taken for the next one's reason.
+    was_oom = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and killings.more()
+    if not told:
+        error = _death(child, status, was_oom=was_oom)
+        told = [Told(error=error, trace=None, found={}, stages=(), staged={}, spent=whole)]
+    elif len(told) == len(parts):
+        # The end of the process counts for its last call; the peak of the process may be that of one before.
+        peak = whole.peak_memory if len(parts) == 1 else told[-1].spent.peak_memory
+        told[-1] = replace(told[-1], spent=replace(whole, peak_memory=peak))
+    if told[0].error is not None and told[0].error.stage is None:
+        told[0].error.stage = child.stage()
+    began = Spent(until=child.started, cpu_seconds=0.0, peak_memory=0)
+    before = [began, *(each.spent for each in told)]
+    first, *others = map(_ended_part, parts, told, before)
+    return replace(first, rode=tuple(others))
+
+
+def _ended_part(part: Part, told: Told, before: Spent) -> Ended:
+    error, spent = told.error, told.spent
+    if isinstance(error, MemoryLimitError):
+        error = error.filled(actual=f"its largest process had {spent.peak_memory >> 20} MiB")
+    return Ended(
+        name=part.name,
+        error=error,
+        found=told.found,
+        trace=told.trace,
+        output=_read_log(part.log),
+        seconds=spent.until - before.until,
+        peak_memory=spent.peak_memory,
+        cpu_seconds=spent.cpu_seconds - before.cpu_seconds,
+        began=before.until,
+        stages=told.stages,
+        staged=told.staged,
     )
 
 
-def _killed(job: Job, number: int, output: str, killings: _Killings) -> KilnError:
-    if number in (signal.SIGABRT, signal.SIGSEGV) and any(text in output[-10_000:] for text in _OUT_OF_MEMORY):
-        return _out_of_memory(job)
+def _death(child: _Child, status: int, *, was_oom: bool) -> KilnError:
+    """Why the first call told nothing."""
+    first = child.job.parts[0]
+    if child.timed_out:
+        return KilnError(
+            f"stopped: it ran past its time limit of {first.call.seconds:g} s",
+            remedy="see what it printed; if it only needs longer, it is too large for this limit",
+        )
+    if os.WIFSIGNALED(status):
+        return _killed(first, os.WTERMSIG(status), was_oom=was_oom)
+    return KilnError(
+        f"its process ended with exit code {os.waitstatus_to_exitcode(status)} and left no result",
+        remedy="something in it ended the process; see what it printed",
+    )
+
+
+def _killed(part: Part, number: int, *, was_oom: bool) -> KilnError:
+    if number in (signal.SIGABRT, signal.SIGSEGV):
+        printed = _read_log(part.log)[-10_000:]
+        if any(text in printed for text in _OUT_OF_MEMORY):
+            return out_of_memory(part.call.memory)
     if number == signal.SIGKILL:
         # The server kills only what ran past its time limit, and that was asked first.
         return MemoryLimitError(
             "out of memory: the kernel killed its process, for the machine or a limit around the build had none left"
-            if killings.more()
+            if was_oom
             else "its process was killed by signal 9 (SIGKILL), which the build did not send: the kernel, or a limit "
             "around the build, may have run out of memory",
             remedy="build with a smaller -n, or give the build more memory",
@@ -314,13 +275,6 @@ def _killed(job: Job, number: int, output: str, killings: _Killings) -> KilnErro
     return KilnError(
         f"its process was killed by signal {number} ({name})",
         remedy="the compiler crashed on this input; see what it printed",
-    )
-
-
-def _out_of_memory(job: Job) -> KilnError:
-    return MemoryLimitError(
-        f"out of memory: its limit is {job.memory >> 20} MiB",
-        remedy="give it less to do at once, such as a smaller block, or its step a higher limit",
     )
 
 
@@ -341,120 +295,6 @@ def _read_log(path: Path) -> str:
             return (start + cut + file.read()).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _run(job: Job, result: int, alive: int, server: int, foreign: tuple[int, ...]) -> NoReturn:
-    """The child, from its fork to its end. `foreign` are the server's descriptors, which would outlive it here."""
-    code = 1
-    try:
-        for descriptor in foreign:
-            os.close(descriptor)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setpgid(0, 0)
-        _die_with(server, alive)
-        stages.keep_in(result)
-        data = pickle.dumps((*_call(job), stages.taken()))
-        os.lseek(result, stages.MARK, os.SEEK_SET)
-        while data:
-            data = data[os.write(result, data) :]
-        code = 0
-    except BaseException:
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(code)
-
-
-def _die_with(server: int, alive: int) -> None:
-    """Have the kernel kill this process group when the server dies, however it dies.
-
-    The server's end of a pipe closes then, which signals the group that owns the other end (fcntl(2): O_ASYNC, F_SETOWN
-    with a process group, F_SETSIG). That reaches the compilers that this process runs, and needs nothing of them or of
-    this process, which may be deep in code that looks at no signal.
-    """
-    fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | fcntl.FASYNC)
-    if os.getppid() != server:
-        os._exit(1)
-
-
-def _call(job: Job) -> tuple[KilnError | None, str | None, Found]:
-    """Call the job's function: its error, with the traceback of one that was not made for people, and what it found."""
-    # To report that all memory is taken takes some. It counts from here on, and costs no page until it is touched.
-    spare = mmap.mmap(-1, 4 << 20)
-    try:
-        _isolate(job)
-        _verify(job.reads)
-        module, _, name = job.function.partition(":")
-        function = getattr(importlib.import_module(module), name)
-        returned = function(**pickle.loads(job.arguments), staging=job.folder / "out")
-        found = {name: list(names) for name, names in returned.items()} if isinstance(returned, Mapping) else {}
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except KilnError as error:
-        return _portable(error), None, {}
-    except MemoryError:
-        spare.close()
-        return _out_of_memory(job), traceback.format_exc(), {}
-    except BaseException as error:
-        if isinstance(error, OSError) and no_space(error):
-            return os_failure("a step cannot write its files", error, job.folder), None, {}
-        return KilnError(f"{type(error).__name__}: {error}"), traceback.format_exc(), {}
-    return None, None, found
-
-
-def _verify(reads: tuple[tuple[str, str], ...]) -> None:
-    """Refuse to work on from a file that is not the one that was published: its step would vouch for it."""
-    for path, sha256 in reads:
-        try:
-            actual = digest_file(Path(path))
-        except OSError as error:
-            raise os_failure("what an earlier step made cannot be read", error, path) from error
-        if actual != sha256:
-            raise KilnError(
-                "a file is not what an earlier step made, though its size and time stamp are",
-                where=path,
-                expected=f"sha256 {sha256}",
-                actual=f"sha256 {actual}",
-                remedy="delete the file and build again: it is made anew",
-            )
-
-
-def _portable(error: KilnError) -> KilnError:
-    """The error, of a kind and with parts that the parent can read: it has not imported what the child has."""
-    kind = type(error) if type(error).__module__ == KilnError.__module__ else KilnError
-    expected, actual, remedy = (
-        None if part is None else str(part) for part in (error.expected, error.actual, error.remedy)
-    )
-    where = error.where if error.where is None or type(error.where) is Position else str(error.where)
-    return kind(str(error.what), where=where, expected=expected, actual=actual, remedy=remedy, stage=error.stage)
-
-
-def _isolate(job: Job) -> None:
-    """Private folders and environment, limits, and every byte of output in one file."""
-    # As texts: to make paths of them copies a hundred pages that the child has in common with the server.
-    folder = str(job.folder)
-    for name in ("out", "tmp", "home"):
-        os.mkdir(f"{folder}/{name}")  # noqa: PTH102
-    log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    # A tool's lines stand between the lines that this process prints before and after it.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
-    private = {"TMPDIR": f"{folder}/tmp", "HOME": f"{folder}/home", LOG_VARIABLE: f"{folder}/log"}
-    os.environ.update({**private, **job.environment})
-    # The parent may have asked for its own temporary folder already, and Python remembers it.
-    tempfile.tempdir = f"{folder}/tmp"
-    os.chdir(f"{folder}/tmp")
-    os.umask(0o022)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = job.memory if hard == resource.RLIM_INFINITY else min(job.memory, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 def main() -> None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
-import pickle
+import secrets
 import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from kiln.engine.forkserver import Ended, Job, pack, receive
+from kiln.engine.jobs import Ended, Job, PackedCall, Part, pack, packed, receive
 from kiln.engine.publish import make_folder
+from kiln.engine.remover import Remover
 from kiln.engine.step import Call
-from kiln.errors import KilnError, os_failure
+from kiln.errors import KilnError
 
 ENVIRONMENT: tuple[str, ...] = ("PATH",)
 """What a child may know of the user's environment. Compilers read dozens of variables (TRITON_*, PTXAS_OPTIONS,
 NVCC_APPEND_FLAGS, LD_PRELOAD): none of them may reach an image."""
+
+RIDING = 30.0
+"""Seconds that a call which rides along may take, whatever it may take by itself: only then is the step published that
+it rides on, and one that is stuck is to cost no more than that."""
 
 _CLOSING = 10.0
 """seconds that the server has to end its children, before it is killed itself"""
@@ -32,15 +37,23 @@ _CLOSING = 10.0
 class Pool:
     """Runs up to `size` jobs at once. Nothing is started before the first job.
 
-    `temp`, a folder below `root`, is on the build's own file system; each job gets a folder in it, which `release`
-    removes.
+    `temp`, a folder below the build folder `root`, is on the same file system; each job gets a folder in it, which goes
+    when all of its steps are released.
     """
 
     def __init__(self, *, size: int, root: Path, temp: Path) -> None:
         self.size = size
         self._root = root
         self._temp = temp
-        self._folders: dict[str, Path] = {}
+        self._prefix = secrets.token_hex(4)
+        """so that what an earlier build left is in nobody's way"""
+        self._made = 0
+        self._running: set[str] = set()
+        self._out: dict[str, Path] = {}
+        """where the outputs of a step are, in the folder of its job"""
+        self._unreleased: dict[Path, int] = {}
+        """how many steps of a job are left, by its folder"""
+        self._remover: Remover | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
 
@@ -55,58 +68,64 @@ class Pool:
     @property
     def running(self) -> int:
         """How many jobs have not ended yet."""
-        return len(self._folders)
+        return len(self._running)
 
     @property
     def free(self) -> bool:
         """Whether another job may start."""
         return self.running < self.size
 
-    def start(self, name: str, call: Call, reads: Mapping[Path, str] | None = None) -> None:
+    def start(
+        self,
+        name: str,
+        call: Call,
+        reads: Mapping[Path, str] | None = None,
+        *,
+        outputs: Sequence[str] = (),
+        riders: Mapping[str, PackedCall] | None = None,
+    ) -> None:
         """Start a job; `wait` returns it when it ends. `name` must be unique among those that run.
 
-        The job fails when a file of `reads` does not have the sha256 that stands beside it.
+        The job fails when a file of `reads` does not have the sha256 that stands beside it. `riders` are calls that the
+        same child makes afterwards, by the names of their steps, of what the first makes, which are the `outputs`.
 
         Raises KilnError when it cannot be started; nothing is left of it then.
         """
-        try:
-            arguments = pickle.dumps(dict(call.arguments))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise KilnError(
-                f"an argument of {call.function} cannot be sent to a child process: {error}",
-                expected="data: numbers, texts, paths, lists, mappings, and dataclasses of modules",
-            ) from error
+        riding = {other: replace(rider, seconds=min(rider.seconds, RIDING)) for other, rider in (riders or {}).items()}
+        calls = {name: packed(call), **riding}
         make_folder(self._root, self._temp)
-        try:
-            folder = Path(tempfile.mkdtemp(dir=self._temp))
-        except OSError as error:
-            raise os_failure("a step's temporary folder cannot be made", error, self._temp) from error
-        self._folders[name] = folder
+        self._running.add(name)
+        self._made += 1
+        folder = self._temp / f"{self._prefix}-{self._made}"
+        suffixes = ["", *(f"-{number}" for number in range(1, len(calls)))]
         job = Job(
-            name=name,
-            function=call.function,
-            arguments=arguments,
-            reads=tuple((str(path), sha256) for path, sha256 in (reads or {}).items()),
-            preload=call.preload,
-            environment=dict(call.environment),
-            seconds=call.seconds,
-            memory=call.memory,
+            parts=tuple(
+                Part(name=each, call=call, out=folder / f"out{suffix}", log=folder / f"log{suffix}")
+                for (each, call), suffix in zip(calls.items(), suffixes, strict=True)
+            ),
             folder=folder,
+            reads=tuple((str(path), sha256) for path, sha256 in (reads or {}).items()),
+            root=self._root,
+            outputs=tuple(outputs),
         )
+        self._out |= {part.name: part.out for part in job.parts}
+        self._unreleased[folder] = len(calls)
         try:
             self._connect().sendall(pack(job))
         except OSError as error:
-            self.release(name)
+            self._running.remove(name)
+            for each in calls:
+                self.release(each)
             raise self._lost() from error
 
     def staging(self, name: str) -> Path:
-        """Where a running or ended job's outputs are, until `release`."""
-        return self._folders[name] / "out"
+        """Where the outputs of a step are that runs, has ended, or rode along; until `release`."""
+        return self._out[name]
 
     @property
     def has_ended(self) -> bool:
         """Whether `wait` would return at once."""
-        return bool(self._folders) and self.ends_within(0)
+        return bool(self._running) and self.ends_within(0)
 
     def ends_within(self, seconds: float | None, wake: int | None = None) -> bool:
         """Whether `wait` would return at once, by then; None stands for ever, and there must be a job then.
@@ -119,25 +138,30 @@ class Pool:
 
     def wait(self) -> Ended:
         """The next job that ends; there must be one. Raises KilnError when the fork server itself is gone."""
-        if not self._folders:
+        if not self._running:
             raise RuntimeError("no job is running")
         ended = receive(self._connect())
         if ended is None:
             raise self._lost()
         assert isinstance(ended, Ended)
+        self._running.remove(ended.name)
         return ended
 
-    def release(self, name: str) -> None:
-        """Remove an ended job's folder."""
-        folder = self._folders.pop(name)
-        try:
-            # What is left of most jobs. A tenth of the time that it takes to look what there is.
-            for left in ("out", "tmp", "home"):
-                os.rmdir(f"{folder}/{left}")  # noqa: PTH106
-            os.unlink(f"{folder}/log")  # noqa: PTH108
-            os.rmdir(folder)  # noqa: PTH106
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
+    def release(self, name: str, *, at_once: bool = False) -> None:
+        """Have a step's temporary files removed: of one that has ended, or was to ride along.
+
+        That is done beside the build, or `at_once`: what failed may have taken the room that the next job needs.
+        """
+        folder = self._out.pop(name).parent
+        self._unreleased[folder] -= 1
+        if not self._unreleased[folder]:
+            del self._unreleased[folder]
+            if at_once:
+                shutil.rmtree(folder, ignore_errors=True)
+                return
+            if self._remover is None:
+                self._remover = Remover()
+            self._remover.remove(folder)
 
     def close(self) -> None:
         """End what still runs, and remove every job's folder."""
@@ -151,8 +175,13 @@ class Pool:
                 self._server.kill()
                 self._server.wait()
             self._server = None
-        self._folders.clear()
-        # As a whole: a signal may have come between the making of a folder and its entry in the table.
+        self._running.clear()
+        self._out.clear()
+        self._unreleased.clear()
+        if self._remover is not None:
+            self._remover.close()
+            self._remover = None
+        # As a whole: with what was to be released later.
         shutil.rmtree(self._temp, ignore_errors=True)
 
     def _lost(self) -> KilnError:

@@ -1,4 +1,4 @@
-"""Moves finished outputs into the build folder, whole or not at all, and removes what no step makes any more."""
+"""Moves finished outputs into the build folder, whole or not at all, and tells whether they are what was put there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kiln.digests import FileDigests, digest_bytes, digest_file
-from kiln.engine.rows import Output, is_below
+from kiln.engine.rows import Output
 from kiln.errors import KilnError, StateError, os_failure
 
 
@@ -191,32 +191,6 @@ def faults(root: Path, outputs: Iterable[Output]) -> Iterator[StateError]:
             yield StateError("missing", where=str(path), expected=expected)
         except OSError as error:
             yield os_failure("cannot be read", error, path)
-
-
-def remove(root: Path, names: Iterable[str]) -> list[Path]:
-    """Remove published files and the folders that this empties; what is no file any more is left alone.
-
-    Links on the way are not followed, and nothing outside of `root` is touched. Raises StateError.
-    """
-    removed = []
-    for name in names:
-        path = root / name
-        above = path.parents[: len(Path(name).parts) - 1]
-        if not is_below(name) or any(parent.is_symlink() for parent in above):
-            continue
-        try:
-            path.unlink()
-            removed.append(path)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            pass
-        except OSError as error:
-            raise os_failure("an output that is not needed any more cannot be removed", error, path) from error
-        for parent in above:
-            try:
-                parent.rmdir()
-            except OSError:
-                break
-    return removed
 
 
 def _holds(target: Path, size: int, digest: str) -> bool:

@@ -34,8 +34,8 @@ class _Kind:
 class Schedule:
     """Steps that wait for a place in the pool. What earlier builds recorded of them says what they will take.
 
-    One that never ran is expected
-    to take as long, and as much memory, as the largest of its kind; one of a kind that never ran goes first of all.
+    One that never ran is expected to take as long, and as much memory, as the largest of its kind; one of a kind that
+    never ran goes first of all.
     """
 
     def __init__(self, rows: Mapping[str, Row], memory: int | None) -> None:

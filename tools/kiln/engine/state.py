@@ -61,7 +61,9 @@ class State:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.warnings: list[str] = []
-        """what people should know: an unreadable file that is going to be set aside"""
+        """what people should know: a file that cannot be read and is going to be set aside, or that was"""
+        self._told = 0
+        """how many of them `untold` has given out"""
         self._writer: sqlite3.Connection | None = None
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -88,10 +90,17 @@ class State:
             # The same object as before: others hold it.
             files = self.files
             self.warnings.clear()
+            self._told = 0
             self._unreadable = False
             self._sizes = None
             del self._tables
             files.renew(self._tables[1])
+
+    def untold(self) -> list[str]:
+        """The warnings that have not been asked for yet; a write that meets damage adds one."""
+        new = self.warnings[self._told :]
+        self._told = len(self.warnings)
+        return new
 
     def stamp(self) -> FileState | None:
         """What tells that a build has written since; None while there is no file."""

@@ -17,6 +17,21 @@ Found = Mapping[str, Sequence[str]]
 """What a call found out that it reads: the name of an input -> the names of what that input is over."""
 
 
+@dataclass(frozen=True)
+class Built:
+    """A file of the build, anywhere among the arguments of a call: the function gets its Path.
+
+    That is `path` below the build folder or, for a call that rides along, where the file is before it is published.
+    """
+
+    path: str
+    """relative to the build folder, with forward slashes"""
+
+    def __reduce__(self) -> tuple[type[Built], tuple[str]]:
+        """As a call, so that whoever reads it can have something else called."""
+        return Built, (self.path,)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """A function to run in a child process of its own: `function(**arguments, staging=<empty folder>)`.
@@ -73,6 +88,11 @@ class Step:
     names. Empty for a step that makes nothing that others could use."""
     after: tuple[str, ...] = ()
     """names of the tasks that must have ended well before this one starts"""
+    rides: bool = False
+    """Short work on what the one step that it comes `after` makes: done in that step's child too, when that runs.
+
+    Its call names those files as `Built`, and its inputs have the digest of each as it was published, by itself: by
+    that it is told which inputs were to change meanwhile. What is done with it then is as if it had run by itself."""
     sources: tuple[Path, ...] = ()
     """files that people edit and that this step reads, for listings"""
     origin: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from kiln.engine.forkserver import Ended
+from kiln.engine.jobs import Ended
 from kiln.engine.rows import Output
 from kiln.engine.step import kind_of
 from kiln.stages import Stage
@@ -102,15 +102,23 @@ class Recorder:
         slot = next(number for number in range(len(used) + 1) if number not in used)
         self._running[name] = slot, asked
 
-    def end(self, ended: Ended, outputs: Iterable[Output], *, failed: bool) -> None:
-        """A step has ended, and what it made is published."""
+    def end(self, ended: Ended, outputs: Iterable[Output], *, failed: bool) -> int:
+        """A step has ended, and what it made is published; the slot that it had."""
         slot, asked = self._running.pop(ended.name)
+        self._ran(ended, slot, asked, outputs, FAILED if failed else BUILT)
+        return slot
+
+    def rode(self, ended: Ended, slot: int, outputs: Iterable[Output]) -> None:
+        """What a step's call made after another's, in the same process, is published."""
+        self._ran(ended, slot, ended.began, outputs, BUILT)
+
+    def _ran(self, ended: Ended, slot: int, asked: float, outputs: Iterable[Output], result: str) -> None:
         # One that could not be started has no times of its own.
         began = ended.began or asked
         self._write(
             Span(
                 name=ended.name,
-                result=FAILED if failed else BUILT,
+                result=result,
                 slot=slot,
                 asked=asked,
                 began=began,

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kiln.binaries.facts import SUFFIX
-from kiln.toolchain.targets import TARGETS
-
 if TYPE_CHECKING:
     # To say which files a crate has takes no manifest at hand.
     from kiln.manifest.model import Image, Manifest
@@ -21,6 +18,10 @@ RUNTIME_SOURCES = ("image.rs", "launch.rs", "lib.rs", "lookup.rs")
 
 def image_file(image: Image) -> str:
     """Where the crate keeps an image, such as images/sm_90a/softmax_fp16_2048.cubin."""
+    # A build that has nothing to do imports this module and names no image: it starts without these.
+    from kiln.binaries.facts import SUFFIX
+    from kiln.toolchain.targets import TARGETS
+
     return f"images/{image.target}/{image.variant.id}{SUFFIX[TARGETS[image.target].kind]}"
 
 

@@ -14,8 +14,8 @@ from doit.exceptions import InvalidCommand
 
 from kiln.binaries.facts import Facts
 from kiln.doit_plugin.loader import KilnLoader
+from kiln.doit_plugin.reporting.wording import columns, size_text
 from kiln.doit_plugin.tasks import Freshness
-from kiln.doit_plugin.wording import columns, size_text
 from kiln.errors import did_you_mean
 from kiln.library import Library
 from kiln.manifest.model import Image

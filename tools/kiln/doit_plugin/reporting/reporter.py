@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from kiln.doit_plugin.counting import CountingReporter, Result
-from kiln.doit_plugin.failures import Failure, Group
+from kiln.doit_plugin.reporting.counting import CountingReporter, Result
+from kiln.doit_plugin.reporting.failures import Failure, Group
+from kiln.doit_plugin.reporting.wording import some
 from kiln.doit_plugin.tasks import StepTask
-from kiln.doit_plugin.wording import some
 from kiln.engine.estimate import Estimate
 
 _SILENCE = 60.0
@@ -33,7 +33,7 @@ class KilnReporter(CountingReporter):
         """when a line was written last"""
         self._is_red = False
         if outstream.isatty():
-            from kiln.doit_plugin.board import Board, is_live
+            from kiln.doit_plugin.reporting.board import Board, is_live
 
             if is_live(outstream, os.environ):
                 self._board = Board(outstream, self.put)
@@ -109,7 +109,7 @@ class KilnReporter(CountingReporter):
         return max(0.1, self._last + _SILENCE - now)
 
     def _lines(self, height: int) -> Sequence[str]:
-        from kiln.doit_plugin.board import clock, running_lines
+        from kiln.doit_plugin.reporting.board import clock, running_lines
 
         words: dict[Result, str] = {"built": "built", "cached": "from cache", "failed": "failed"}
         counts = [f"{self.results[result]} {word}" for result, word in words.items() if self.results[result]]

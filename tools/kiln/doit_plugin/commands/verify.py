@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from doit.cmd_base import DoitCmdBase
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
 from kiln.doit_plugin.loader import KilnLoader, warn
+from kiln.doit_plugin.selection import selected
 from kiln.engine.publish import faults
 
 
@@ -30,10 +29,10 @@ class Verify(DoitCmdBase):  # type: ignore[misc]  # doit has no types
         if not isinstance(loader, KilnLoader) or loader.build is None:
             raise InvalidCommand("this dodo.py has no rules of Kiln's, and so nothing that can be verified")
         state, root = loader.build.state, loader.build.root
-        names = self._selected(pos_args) if pos_args else list(state.rows)
+        names = selected(TaskControl(self.task_list), pos_args) if pos_args else list(state.rows)
         # A step that failed or was forgotten is stale already, and its outputs are those of some run before.
         rows = {name: state.rows[name] for name in names if name in state.rows and state.rows[name].valid}
-        for warning in state.warnings:
+        for warning in state.untold():
             warn(warning)
         outputs = sum(len(row.outputs) for row in rows.values())
         bad = 0
@@ -45,6 +44,8 @@ class Verify(DoitCmdBase):  # type: ignore[misc]  # doit has no types
                 self.outstream.write("\n".join(lines) + "\n")
                 state.invalidate(name)
         self.dep_manager.close()
+        for warning in state.untold():
+            warn(warning)
         text = f"{outputs - bad} of {outputs} outputs of {len(rows)} steps are what was built"
         if bad:
             text += "; the next doit makes the others anew"
@@ -53,13 +54,3 @@ class Verify(DoitCmdBase):  # type: ignore[misc]  # doit has no types
             text += f"; nothing is known of {unknown} steps, which failed, were forgotten or never ran"
         self.outstream.write(f"{text}\n")
         return 0 if rows and not bad and not unknown else 1
-
-    def _selected(self, selection: list[str]) -> list[str]:
-        """The tasks that are named, by themselves, by their group, by a pattern or by an output."""
-        control = TaskControl(self.task_list)
-        control.process(selection)
-        names: list[str] = []
-        for name in control.selected_tasks:
-            task: Any = control.tasks[name]
-            names += task.task_dep if task.has_subtask else [name]
-        return list(dict.fromkeys(names))

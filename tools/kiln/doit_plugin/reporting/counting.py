@@ -12,8 +12,9 @@ from typing import Any, Literal
 from doit.exceptions import UnmetDependency
 from doit.reporter import ConsoleReporter
 
-from kiln.doit_plugin.failures import Failure, Groups
 from kiln.doit_plugin.loader import warn
+from kiln.doit_plugin.reporting.failures import Failure, Groups
+from kiln.doit_plugin.selection import needed
 from kiln.doit_plugin.tasks import StepTask
 
 Result = Literal["built", "cached", "failed", "not_tried"]
@@ -102,14 +103,7 @@ class CountingReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no ty
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """Count the steps that the selected tasks need."""
-        seen: set[str] = set()
-        pending = list(selected_tasks)
-        while pending:
-            name = pending.pop()
-            if name not in seen:
-                seen.add(name)
-                pending += tasks[name].task_dep
-        names = [name for name in seen if isinstance(tasks[name], StepTask)]
+        names = [name for name in needed(tasks, selected_tasks) if isinstance(tasks[name], StepTask)]
         self._counted = set(names)
         self.total = self.fresh + len(names)
         self.begun(names)

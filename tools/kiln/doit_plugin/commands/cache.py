@@ -10,7 +10,7 @@ from doit.cmd_base import DoitCmdBase
 from doit.exceptions import InvalidCommand
 
 from kiln.doit_plugin.loader import KilnLoader
-from kiln.doit_plugin.wording import size_text
+from kiln.doit_plugin.reporting.wording import size_text
 from kiln.engine.cache import Counts, read_counts
 from kiln.engine.local_cache import FOLDER_VARIABLE, LocalCache, settings
 from kiln.errors import KilnError, os_failure

@@ -10,8 +10,8 @@ from typing import Any
 from doit.exceptions import UnmetDependency
 
 from kiln import __version__
-from kiln.doit_plugin.counting import CountingReporter, Result
-from kiln.doit_plugin.failures import Failure
+from kiln.doit_plugin.reporting.counting import CountingReporter, Result
+from kiln.doit_plugin.reporting.failures import Failure
 from kiln.doit_plugin.tasks import StepTask, shown
 
 SCHEMA = 1

@@ -10,10 +10,11 @@ from doit.cmd_base import DoitCmdBase
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
-from kiln.doit_plugin.changes import change_lines, changes_shown, faults_shown, input_lines, title
+from kiln.doit_plugin.commands.changes import change_lines, changes_shown, faults_shown, input_lines, title
 from kiln.doit_plugin.loader import KilnLoader, warn
+from kiln.doit_plugin.reporting.wording import printable, some
+from kiln.doit_plugin.selection import selected
 from kiln.doit_plugin.tasks import StepTask
-from kiln.doit_plugin.wording import printable, some
 from kiln.engine.build import Build
 from kiln.engine.explain import Explainer, Explanation
 from kiln.engine.step import Step
@@ -59,7 +60,7 @@ class Explain(DoitCmdBase):  # type: ignore[misc]  # doit has no types
         steps = {task.name: task.step for task in self.task_list if isinstance(task, StepTask)}
         explainer = Explainer(loader.build, steps)
         found = [explainer.explain(task.name, with_inputs=inputs) for task in tasks]
-        for warning in loader.build.state.warnings:
+        for warning in loader.build.state.untold():
             warn(warning)
         for name in others:
             warn(f"{name} is no step of Kiln's, but dodo.py's own task: try `doit info {name}`")
@@ -71,17 +72,10 @@ class Explain(DoitCmdBase):  # type: ignore[misc]  # doit has no types
         return 0
 
     def _selected(self, selection: Sequence[str]) -> tuple[list[StepTask], list[str]]:
-        """The steps that are named, by themselves, by their group, by a pattern or by an output; and other tasks."""
+        """The steps that are named, or all of them; and other tasks that are named."""
         control = TaskControl(self.task_list)
-        names: list[str] = []
-        if selection:
-            control.process(selection)
-            for name in control.selected_tasks:
-                task: Any = control.tasks[name]
-                names += task.task_dep if task.has_subtask else [name]
-        else:
-            names = [task.name for task in self.task_list if isinstance(task, StepTask)]
-        tasks = [control.tasks[name] for name in dict.fromkeys(names)]
+        every = [task.name for task in self.task_list if isinstance(task, StepTask)]
+        tasks = [control.tasks[name] for name in (selected(control, selection) if selection else every)]
         steps = [task for task in tasks if isinstance(task, StepTask)]
         return steps, [task.name for task in tasks if not isinstance(task, StepTask)]
 

@@ -13,7 +13,7 @@ from doit.cmd_base import DoitCmdBase
 from doit.exceptions import InvalidCommand
 
 from kiln.doit_plugin.loader import KilnLoader
-from kiln.doit_plugin.wording import columns, size_text
+from kiln.doit_plugin.reporting.wording import columns, size_text
 from kiln.engine.trace import BUILT, FAILED, RESTORED, STOPPED, TRACE, Span, Trace, read_trace
 from kiln.engine.trace_events import trace_events
 from kiln.errors import os_failure

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kiln.digests import is_digest
+from kiln.doit_plugin.reporting.wording import columns, some
 from kiln.doit_plugin.tasks import shown
-from kiln.doit_plugin.wording import columns, some
 from kiln.engine.explain import Input
 from kiln.engine.step import Text
 
