@@ -315,6 +315,19 @@ class World:
         self.broken = set()
         return "mend"
 
+    def break_first(self) -> str:
+        """Break a step that others come after."""
+        self.broken = {self.names()[0]}
+        return f"broken {sorted(self.broken)}"
+
+    def clean(self) -> str:
+        shutil.rmtree(self.project.folder / "build")
+        self.records = {}
+        return "clean"
+
+    OPENING: tuple[Callable[[World], str], ...] = (break_first, mend_steps, clean)
+    """What every history begins with, each with a build of all: chance alone may leave it out."""
+
     EDITS: tuple[tuple[Callable[[World], str], int], ...] = (
         (edit_kernel, 6),
         (edit_helper, 4),
@@ -535,13 +548,18 @@ def test_a_build_runs_exactly_what_a_naive_full_check_says(template: Path, tmp_p
         shutil.copytree(template, tmp_path / f"world{seed}")
         world = World(chance, tmp_path / f"world{seed}")
         world.history.append(f"seed {seed}, {'own rules' if world.is_trusted else 'foreign rules'}")
-        for _ in range(STEPS):
-            world.edit()
-            selection = world.selection()
+        for number in range(STEPS):
+            is_opening = number < len(World.OPENING)
+            if is_opening:
+                world.history.append(World.OPENING[number](world))
+                world.write_all()
+            else:
+                world.edit()
+            selection = [] if is_opening else world.selection()
             # What fails in a child does not where the cache has it.
-            with_cache = not world.broken and chance.random() < 0.75
+            with_cache = not world.broken and (is_opening or chance.random() < 0.75)
             plan = world.plan(selection)
-            if plan.ran and chance.random() < 0.25:
+            if plan.ran and not is_opening and chance.random() < 0.25:
                 rows = world.rows()
                 told = world.build(selection, with_cache=with_cache, kill_after=chance.randrange(3))
                 if told.code is None:
