@@ -41,9 +41,12 @@ def record(path: Path) -> Trace:
     recorder.restored("compile:d@sm_80", time.monotonic(), OUTPUTS)
     for name in ("compile:a@sm_80", "compile:b@sm_80"):
         recorder.start(name, time.monotonic())
+    recorder.leave("compile:b@sm_80")
     recorder.end(ended("compile:b@sm_80"), OUTPUTS, failed=False)
     recorder.start("validate:b@sm_80", time.monotonic())
+    recorder.leave("compile:a@sm_80")
     recorder.end(ended("compile:a@sm_80", stages=False), (), failed=True)
+    recorder.leave("validate:b@sm_80")
     recorder.end(ended("validate:b@sm_80"), OUTPUTS[:1], failed=False)
     recorder.start("compile:c@sm_80", time.monotonic())
     recorder.close()
@@ -135,6 +138,7 @@ def test_a_trace_is_begun_by_the_first_step_and_starts_over(tmp_path: Path) -> N
     assert path.read_bytes() == before
     again = Recorder(path, lambda: 3)
     again.start("a", time.monotonic())
+    again.leave("a")
     again.end(ended("a"), (), failed=False)
     trace = read_trace(path)
     # It is whole to whoever reads it while the build runs, and so is what one that was killed leaves.
@@ -146,6 +150,7 @@ def test_a_trace_is_begun_by_the_first_step_and_starts_over(tmp_path: Path) -> N
 def test_a_job_that_could_not_be_started_has_a_place_in_the_trace(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "trace.jsonl", lambda: 1)
     recorder.start("a", time.monotonic())
+    recorder.leave("a")
     recorder.end(Ended(name="a", error=None, trace=None, output="", seconds=0.0, peak_memory=0), (), failed=True)
     recorder.close()
     trace = read_trace(tmp_path / "trace.jsonl")
@@ -198,14 +203,17 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_costs_the_trace_only(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "missing" / "trace.jsonl", lambda: 1)
     recorder.start("a", time.monotonic())
+    recorder.leave("a")
     recorder.end(ended("a"), (), failed=False)
     recorder.close()
     assert not (tmp_path / "missing").exists()
     full = Recorder(Path("/dev/full"), lambda: 1)
     full._file = Path("/dev/full").open("w")  # noqa: SIM115  # a disk that is full after the first bytes
     full.start("a", time.monotonic())
+    full.leave("a")
     full.end(ended("a"), (), failed=False)
     full.start("b", time.monotonic())
+    full.leave("b")
     full.end(ended("b"), (), failed=False)
     full.close()
     assert Path("/dev/full").is_char_device()

@@ -31,6 +31,9 @@ class CudaImages:
     manifest: Manifest
     digests: FileDigests
 
+    environment = requests.ENVIRONMENT
+    """what nvcc finds in its environment"""
+
     @cached_property
     def nvcc(self) -> Nvcc:
         """Raises ToolchainError where there is none."""

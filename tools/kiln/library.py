@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import kiln
 from kiln import files
@@ -18,10 +19,8 @@ from kiln.binaries.expected import Expected
 from kiln.binaries.facts import SUFFIX
 from kiln.closure.slice import Closure
 from kiln.closure.world import World
-from kiln.compilers import cuda_request
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
-from kiln.cuda_images import CudaImages
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
 from kiln.errors import ToolchainError
@@ -37,6 +36,9 @@ from kiln.toolchain import refusals
 from kiln.toolchain.native import native_targets
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
+
+if TYPE_CHECKING:
+    from kiln.cuda_images import CudaImages
 
 _CHILDREN = ("engine/child.py", "engine/jobs.py", "engine/forkserver.py", "engine/pool.py")
 """the parts that decide what a child has around it"""
@@ -146,6 +148,9 @@ class Library:
     @cached_property
     def cuda(self) -> CudaImages:
         """What is asked of images in CUDA C++."""
+        # Most builds have none to ask about, and this takes a third of what all that the parent needs does.
+        from kiln.cuda_images import CudaImages
+
         return CudaImages(manifest=self.manifest, digests=self.state.files)
 
     @cached_property
@@ -180,7 +185,7 @@ class Library:
 
     def environment(self, image: Image) -> dict[str, str]:
         """What the compiler finds in its environment."""
-        return cuda_request.ENVIRONMENT if image.variant.kernel.cuda is not None else requests.ENVIRONMENT
+        return self.cuda.environment if image.variant.kernel.cuda is not None else requests.ENVIRONMENT
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from kiln.closure.cuda_source import CudaSource
 from kiln.closure.function_parameters import FunctionParameter
 from kiln.closure.slice import Closure
 from kiln.errors import ManifestError, Position, did_you_mean
@@ -14,6 +14,9 @@ from kiln.manifest.interface import Argument
 from kiln.manifest.model import Variant
 from kiln.manifest.names import check_argument, member_name
 from kiln.manifest.signature import can_promise, promises_of
+
+if TYPE_CHECKING:
+    from kiln.closure.cuda_source import CudaSource
 
 
 def name_arguments(variant: Variant, closure: Closure | CudaSource, constants: Collection[str]) -> tuple[Argument, ...]:
@@ -27,7 +30,7 @@ def name_arguments(variant: Variant, closure: Closure | CudaSource, constants: C
     ]
     parts = variant.signature.parts
     if len(parameters) != len(parts):
-        few, cuda = len(parts) < len(parameters), isinstance(closure, CudaSource)
+        few, cuda = len(parts) < len(parameters), not isinstance(closure, Closure)
         own = {parameter.name for parameter in closure.parameters if not parameter.is_constexpr}
         fixed = ", ".join(name for name in variant.constants if name in own)
         raise ManifestError(

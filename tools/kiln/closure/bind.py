@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kiln.closure.arguments import name_arguments, two_members
-from kiln.closure.cuda_source import CudaSource
 from kiln.closure.slice import Closure
 from kiln.closure.tuning.heuristics import Heuristics
 from kiln.errors import ManifestError, Position, did_you_mean
@@ -17,6 +17,9 @@ from kiln.manifest.model import Kernel, Variant
 from kiln.manifest.names import check_parameter, member_name
 from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import OPTIONS
+
+if TYPE_CHECKING:
+    from kiln.closure.cuda_source import CudaSource
 
 
 def bind(variant: Variant, closure: Closure, heuristics: Heuristics | None = None) -> Interface:

@@ -73,12 +73,12 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
                     completed.append(node)
                 completed += self._start()
                 if self._build.has_finished:
-                    completed.append(self._finish())
+                    completed += self._finish()
             if self._stop_running:
                 self._build.stop_waiting()
             completed += self._start()
             if self._build.running:
-                completed.append(self._finish())
+                completed += self._finish()
             elif exhausted or self._stop_running or not completed:
                 return
 
@@ -149,14 +149,15 @@ class StepRunner(Runner):  # type: ignore[misc]  # doit has no types
             self._warned.add(warning)
             teller(self.reporter)(f"warning: {warning}")
 
-    def _finish(self) -> Any:
-        """The node of the next step that ends."""
+    def _finish(self) -> list[Any]:
+        """The node of the next step that ends, and those of what could not start in its place."""
         while not self._build.finishes_within(self._look(), self._interrupts.wake):
             self._interrupts.clear()
-        finished = self._build.finish()
+        failed: list[Any] = []
+        finished = self._build.finish(on_free=lambda: failed.extend(self._start()))
         node = self._nodes.pop(finished.name)
         self._tell_end(node, finished)
-        return node
+        return [node, *failed]
 
     def _tell_end(self, node: Any, finished: Finished) -> None:
         if finished.output and self.stream.effective_verbosity(None) == 2:

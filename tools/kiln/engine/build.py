@@ -202,11 +202,18 @@ class Build:
         self._running[name] = _Running(step=step, status=status, riders=taken)
         self._trace.start(name, asked)
 
-    def finish(self) -> Finished:
-        """The next step that ends: published and recorded, or failed with nothing of it published."""
+    def finish(self, on_free: Callable[[], None] = lambda: None) -> Finished:
+        """The next step that ends: published and recorded, or failed with nothing of it published.
+
+        When its child ended well, `on_free` is called before that: the place in the pool is free, and another step may
+        start while what this one made is put in place.
+        """
         ended = self._pool.wait()
         running = self._running.pop(ended.name)
         self._statuses.pop(ended.name, None)
+        self._trace.leave(ended.name)
+        if ended.error is None:
+            on_free()
         error = ended.error
         outputs: tuple[Output, ...] = ()
         is_recorded = False

@@ -91,6 +91,8 @@ class Recorder:
         self._is_on = True
         self._running: dict[str, tuple[int, float]] = {}
         """the slot of each step that runs, and when it was handed out"""
+        self._left: dict[str, tuple[int, float]] = {}
+        """the same of each that runs no more, and is not published yet"""
 
     def enter(self) -> None:
         """The graph is loaded."""
@@ -102,9 +104,13 @@ class Recorder:
         slot = next(number for number in range(len(used) + 1) if number not in used)
         self._running[name] = slot, asked
 
+    def leave(self, name: str) -> None:
+        """A step runs no more: its slot is for the next one."""
+        self._left[name] = self._running.pop(name)
+
     def end(self, ended: Ended, outputs: Iterable[Output], *, failed: bool) -> int:
-        """A step has ended, and what it made is published; the slot that it had."""
-        slot, asked = self._running.pop(ended.name)
+        """What a step made that has left is published; the slot that it had."""
+        slot, asked = self._left.pop(ended.name)
         self._ran(ended, slot, asked, outputs, FAILED if failed else BUILT)
         return slot
 
@@ -143,9 +149,10 @@ class Recorder:
     def close(self) -> None:
         """The build has ended; what still runs was stopped."""
         now = time.monotonic()
-        for name, (slot, asked) in self._running.items():
+        for name, (slot, asked) in {**self._left, **self._running}.items():
             self._write(Span(name=name, result=STOPPED, slot=slot, asked=asked, began=asked, ended=now, done=now))
         self._running.clear()
+        self._left.clear()
         if self._file is not None:
             self._put({"end": self._time(now)})
             with suppress(OSError):
