@@ -19,7 +19,7 @@ from kiln.manifest.compound_types import Key
 from kiln.manifest.json_schema import FILE, MODELINE, json_schema, schema_of
 from kiln.manifest.loader import load
 from kiln.manifest.reference import reference_page
-from kiln.manifest.schema import KERNEL, OPTIONS, TOP
+from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, TOP
 from kiln.manifest.yaml_nodes import List, Map, Node
 from kiln.manifest.yaml_tree import read_yaml
 from project import MANIFEST, REPOSITORY
@@ -151,7 +151,11 @@ def test_a_function_table_stands_in_place_of_other_keys() -> None:
     assert refused(table.replace("    function_table: k.py\n", "")) is not None
 
 
-@pytest.mark.parametrize("keys", [TOP, KERNEL, OPTIONS, budgets.KEYS], ids=["top", "kernel", "options", "budgets"])
+@pytest.mark.parametrize(
+    "keys",
+    [TOP, KERNEL, OPTIONS, budgets.KEYS, ONNXRUNTIME],
+    ids=["top", "kernel", "options", "budgets", "onnxruntime"],
+)
 def test_every_key_has_an_example_that_the_reader_and_the_schema_take(keys: dict[str, Key]) -> None:
     for name, key in keys.items():
         node = read_yaml(f"{name}: {key.example}\n".encode(), "example")

@@ -127,6 +127,14 @@ def test_a_library_is_no_crate_of_rust(name: str) -> None:
     check_name(name, HERE, "a variant's name")
 
 
+@pytest.mark.parametrize("name", ["linux", "errno", "INT8_MAX"])
+def test_a_library_is_no_macro_of_c(name: str) -> None:
+    """It is a namespace in C++."""
+    with pytest.raises(ManifestError, match="it is a macro of C's headers or compilers"):
+        check_library(name, HERE)
+    check_name(name, HERE, "a variant's name")
+
+
 def test_names_that_differ_in_case_are_equal() -> None:
     assert fold("Softmax_FP16") == fold("softmax_fp16")
 

@@ -26,6 +26,7 @@ from kiln.manifest.from_source import (
 )
 from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest
 from kiln.manifest.names import fold
+from kiln.manifest.onnxruntime import read_onnxruntime
 from kiln.manifest.pattern import check_no_block, check_pattern, fill
 from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.source_files import Folders, check_roots, find_source
@@ -79,6 +80,7 @@ def load(
         environment=top["environment"],
         build=top["build"],
         build_position=files[0].entries["build"].value.position if "build" in files[0].entries else None,
+        onnxruntime=read_onnxruntime(files[0], library, kernels if only is None else None),
         kernels=kernels,
         variants=variants,
         images=expand_images(variants),

@@ -244,6 +244,17 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnnxRuntime:
+    """What of the library is made into a header and an archive for ONNX Runtime."""
+
+    target: str
+    """one of the library's: ONNX Runtime's format knows one"""
+    kernels: tuple[str, ...] | None
+    """keys of kernels, each of which must fit the format; None: those that do"""
+    position: Position
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """kernels.yaml, checked."""
 
@@ -269,6 +280,8 @@ class Manifest:
     """the build folder, relative to the manifest's own"""
     build_position: Position | None = None
     """None: the manifest leaves it out"""
+    onnxruntime: OnnxRuntime | None = None
+    """None: nothing is made for it"""
     kernels: tuple[Kernel, ...]
     variants: tuple[Variant, ...]
     images: tuple[Image, ...]

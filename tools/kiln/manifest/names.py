@@ -76,6 +76,10 @@ def check_library(name: str, position: Position) -> None:
     if name in RUST_CRATES:
         why = "Rust has a crate of that name, and the library becomes a crate"
         raise _refusal(name, position, "a library's name", why, "any other name")
+    if is_macro(name):
+        raise _refusal(
+            name, position, "a library's name", "it is a macro of C's headers or compilers", "any other name"
+        )
 
 
 def check_argument(name: str, position: Position, what: str) -> None:
@@ -98,7 +102,7 @@ def check_parameter(name: str, position: Position, what: str) -> None:
     """
     check_argument(name, position, what)
     _check_keyword(name, position, what)
-    if _is_macro(name):
+    if is_macro(name):
         raise _refusal(name, position, what, "it is a macro of C's headers or compilers", PARAMETER_RULE)
 
 
@@ -108,15 +112,16 @@ def member_name(name: str) -> str:
     That is its own name; one that a language keeps for itself gets an underscore behind it: `do_` for do. Kernels are
     often somebody else's, so that their arguments cannot be renamed.
     """
-    return f"{name}_" if _languages(name) or name in LATER_KEYWORDS or _is_macro(name) else name
+    return f"{name}_" if _languages(name) or name in LATER_KEYWORDS or is_macro(name) else name
 
 
-def _is_macro(name: str) -> bool:
+def is_macro(name: str) -> bool:
+    """Whether the C preprocessor replaces a name where a generated header is used."""
     return name in MACROS or re.fullmatch(r"U?INT(8|16|32|64|MAX|PTR)_(MAX|MIN|C)", name) is not None
 
 
 MACROS = frozenset({"NULL", "EOF", "errno", "stdin", "stdout", "stderr", "linux", "unix", "I", "assert", "offsetof"})
-"""Names that the C preprocessor replaces where a generated header is used: a struct cannot have such a member."""
+"""Those that come with names of their own, and not in rows as INT8_MAX: a struct cannot have such a member."""
 
 
 def fold(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kiln.manifest import budgets, expression
 from kiln.manifest.compound_types import Key, MapOf, Section
 from kiln.manifest.json_schema import FILE, MODELINE
-from kiln.manifest.schema import KERNEL, OPTIONS, TOP
+from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, TOP
 
 _WIDTH = 120
 
@@ -81,6 +81,11 @@ def reference_page() -> str:
             "them. What is not known of an image, as registers, spills and stack of a PTX, is not held against it, and "
             "its report says so; where all that such a budget is for is PTX, it is refused.",
             budgets.KEYS,
+        ),
+        _section(
+            "For ONNX Runtime",
+            "Under the library's `onnxruntime`. `docs/onnxruntime.md` says what is made, and how it is linked.",
+            ONNXRUNTIME,
         ),
         f"## Expressions\n\n{_language()}",
     ]

@@ -315,6 +315,23 @@ KERNEL: dict[str, Key] = {
     **cuda.KEYS,
 }
 
+ONNXRUNTIME: dict[str, Key] = {
+    "target": Key(
+        type=Text(words="the name of a target, or native"),
+        doc="the one that ONNX Runtime is to run on, of the library's: the format has no word for several",
+        example="sm_90a",
+        required=True,
+    ),
+    "kernels": Key(
+        type=ListOf(item=Text(words="the name of a kernel")),
+        doc="the kernels that are meant: one that the format cannot say, such as one whose blocks form clusters or "
+        "that needs scratch memory, is refused. When left out, all that are built for the target, but for those, which "
+        "the build names",
+        example="[softmax, layer_norm]",
+    ),
+}
+"""What is made for ONNX Runtime."""
+
 TOP: dict[str, Key] = {
     "version": Key(
         type=Integer(minimum=VERSION, maximum=VERSION), doc="of the format", example=str(VERSION), required=True
@@ -372,6 +389,12 @@ TOP: dict[str, Key] = {
         "started. It holds nothing else",
         example="../out/kernels",
         default="build",
+    ),
+    "onnxruntime": Key(
+        type=Section(keys=ONNXRUNTIME),
+        doc="a header and an archive for ONNX Runtime's loader, in `onnxruntime/` of the build folder; none, when left "
+        "out",
+        example="{target: sm_90a, kernels: [softmax]}",
     ),
     "include": Key(
         type=ListOf(item=Text(words=PATH_RULE, check=check_included)),

@@ -1,0 +1,49 @@
+"""A manifest for some of its targets: what a build makes that wants no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kiln.errors import ManifestError, did_you_mean
+from kiln.manifest.expand import expand_images
+from kiln.manifest.model import Manifest
+
+
+def narrowed(manifest: Manifest, targets: Sequence[str], where: str) -> Manifest:
+    """The manifest as if its other targets were taken out of kernels.yaml, with all kernels that have none left.
+
+    `where` is what names the targets, for messages. Raises ManifestError for none, and for one that is not its own.
+    """
+    for name in targets:
+        if name not in manifest.targets:
+            raise ManifestError(
+                f"{manifest.position.file} does not have the target {name!r}" if name else "a target without a name",
+                where=where,
+                expected=f"names of {', '.join(manifest.targets)}, with commas between them",
+                actual=",".join(targets) or "nothing",
+                remedy=did_you_mean(name, manifest.targets) or "correct the names, or `targets` in the file",
+            )
+    chosen = tuple(name for name in manifest.targets if name in targets)
+    kernels = {
+        kernel.key: replace(kernel, targets=tuple(name for name in kernel.targets if name in chosen))
+        for kernel in manifest.kernels
+    }
+    variants = [
+        replace(
+            variant,
+            kernel=kernels[variant.kernel.key],
+            targets=tuple(name for name in variant.targets if name in chosen),
+        )
+        for variant in manifest.variants
+    ]
+    left = tuple(variant for variant in variants if variant.targets)
+    declared = manifest.onnxruntime
+    return replace(
+        manifest,
+        targets=chosen,
+        kernels=tuple(kernel for kernel in kernels.values() if kernel.targets),
+        variants=left,
+        images=expand_images(left),
+        onnxruntime=declared if declared is not None and declared.target in chosen else None,
+    )

@@ -1,0 +1,196 @@
+"""Records of one target -> header and archive for ONNX Runtime's loader of Triton kernels.
+
+The archive holds one object with all images, since the loader finds them by dlsym: whatever is not linked whole is of
+no use to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kiln.binaries.host_object import check_embedded_object
+from kiln.errors import PackagingError
+from kiln.manifest.model import OnnxRuntime
+from kiln.packaging.archive import make_archive
+from kiln.packaging.arguments import image_parameters
+from kiln.packaging.c_compile import FLAGS, compiler_remedies
+from kiln.packaging.c_text import c_comment, c_string, c_type
+from kiln.packaging.host_tool import check_made, run_tool
+from kiln.packaging.objcopy import ALIGNMENT
+from kiln.packaging.onnxruntime_format import ARCHIVE, HEADER, INT, MEMBER, end_symbol, obstacle, start_symbol
+from kiln.packaging.record import Record
+from kiln.packaging.templates import environment
+from kiln.stages import timed
+from kiln.toolchain.hosts import HOSTS
+
+_UNIT = "images.c"
+_WIDTH = 116
+
+
+def fitting(records: Sequence[Record], declared: OnnxRuntime) -> list[Record]:
+    """Those of one target's records that the format can say, in order.
+
+    Where the manifest lists kernels, each of them must be there, and fit. Raises PackagingError for one that does not,
+    and when none is left.
+    """
+    fits = []
+    there = {record.image.variant.kernel.key for record in records}
+    for key in declared.kernels or ():
+        if key not in there:
+            raise PackagingError(
+                f"`onnxruntime.kernels` holds {key}, which has no variant for {declared.target}",
+                where=declared.position,
+                expected="kernels with a variant for that target",
+                actual=f"variants of {', '.join(there) or 'no kernel'}",
+                remedy=f"remove {key} there, or give it a configuration for {declared.target}",
+            )
+    for record in records:
+        reason, variant = obstacle(record.facts), record.image.variant
+        if reason is None:
+            fits.append(record)
+        elif declared.kernels is not None:
+            kernel = variant.kernel
+            row = next((row for row in kernel.rows if row.name == variant.block), None)
+            raise PackagingError(
+                f"ONNX Runtime cannot launch {record.image.id}: {reason}",
+                where=row.position if row is not None else kernel.position,
+                expected="a plain launch of whole warps, without scratch memory",
+                actual=f"{kernel.key} stands under `onnxruntime.kernels`",
+                remedy="take the row out of its table, or change what it asks the compiler for"
+                if row is not None
+                else f"remove {kernel.key} there, or declare its variants that fit as a kernel of their own",
+            )
+    if not fits:
+        raise PackagingError(
+            f"none of the library's kernels for {declared.target} can be launched by ONNX Runtime",
+            where=declared.position,
+            expected="at least one with a plain launch of whole warps, without scratch memory",
+            actual="; ".join(dict.fromkeys(f"{record.image.id}: {obstacle(record.facts)}" for record in records[:4])),
+            remedy="remove `onnxruntime`, or add a kernel that fits",
+        )
+    return fits
+
+
+def render_infos(records: Sequence[Record], library: str, target: str, staging: Path) -> None:
+    """Write the header with a row for each of the `records`, which all fit."""
+    text = (
+        environment()
+        .get_template("onnxruntime/triton_kernel_infos.h.j2")
+        .render(library=library, target=target, layouts=_layouts(records), rows=[_row(record) for record in records])
+    )
+    path = staging / HEADER
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def make_infos_archive(records: Sequence[Record], host: str, cc: Path, ar: Path, staging: Path) -> None:
+    """Write the archive with the images of the `records`, each between its two symbols.
+
+    Raises PackagingError when the compiler or ar fails, or what they made is not what was asked for.
+    """
+    words = HOSTS[host]
+    with TemporaryDirectory(dir=staging) as scratch:
+        folder = Path(scratch)
+        data = bytearray()
+        symbols: dict[str, int] = {}
+        parts = []
+        for number, record in enumerate(records):
+            content = record.path.read_bytes()
+            is_text = record.facts.kind == "ptx"
+            data += bytes(-len(data) % ALIGNMENT)
+            variant, kind = record.image.variant.id, record.facts.kind
+            symbols[start_symbol(variant, kind)] = len(data)
+            # Drivers read PTX as a string.
+            data += content + bytes(is_text)
+            symbols[end_symbol(variant, kind)] = len(data)
+            # Links with names of our own: whatever an image's path is, no assembler has to read it.
+            (folder / str(number)).symlink_to(record.path.absolute())
+            parts += _embedded(start_symbol(variant, kind), end_symbol(variant, kind), str(number), is_text=is_text)
+        # A unit in C with nothing but assembly: so the compiler adds the notes that a linker wants of an object.
+        lines = ['.pushsection .rodata,"a",%progbits', *parts, ".popsection"]
+        code = "\n".join(c_string(f"{line}\n") for line in lines)
+        (folder / _UNIT).write_text(f"__asm__(\n{code}\n);\n", "utf-8")
+        with timed("cc"):
+            run_tool(
+                cc,
+                [*FLAGS, words.protection_flag, "-c", _UNIT, "-o", MEMBER],
+                folder=folder,
+                purpose=f"make an object of the images for ONNX Runtime for {host}",
+                remedies=compiler_remedies(words),
+            )
+        check_made(
+            folder / MEMBER,
+            partial(
+                check_embedded_object,
+                symbols=symbols,
+                sha256=hashlib.sha256(data).hexdigest(),
+                host=words,
+                alignment=ALIGNMENT,
+            ),
+            tool=cc,
+            where=cc,
+            remedy="see that the disk has space, and that CC is a C compiler such as gcc",
+        )
+        path = staging / ARCHIVE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with timed("ar"):
+            make_archive([(MEMBER, folder / MEMBER)], ar, path.parent, path.name)
+
+
+def _embedded(start: str, end: str, file: str, *, is_text: bool) -> list[str]:
+    """Lines of assembly that put a file between two symbols."""
+    return [
+        f".balign {ALIGNMENT}",
+        *(f".globl {symbol}" for symbol in (start, end)),
+        f".type {start}, %object",
+        f"{start}:",
+        f'.incbin "{file}"',
+        *([".byte 0"] if is_text else []),
+        f"{end}:",
+        f".size {start}, {end} - {start}",
+    ]
+
+
+def _row(record: Record) -> dict[str, str | int]:
+    """One row of the table; texts are C++."""
+    variant, facts = record.image.variant, record.facts
+    integers = {name: int(value) for name, value in record.interface.constants.items() if isinstance(value, int)}
+    return {
+        "start": c_string(start_symbol(variant.id, facts.kind)),
+        "entry": c_string(facts.entry),
+        "group": c_string(variant.group),
+        "name": c_string(variant.id),
+        "warps": facts.warps,
+        "shared": facts.shared_dynamic,
+        "constants": ", ".join(
+            f"{{ {c_string(name)}, {value}}}" for name, value in integers.items() if INT[0] <= value <= INT[1]
+        ),
+    }
+
+
+def _layouts(records: Sequence[Record]) -> Iterator[str]:
+    """Lines that say what launches pass: those of groups or, where variants of a group differ, of variants."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for record in records:
+        variant = record.image.variant
+        groups.setdefault(variant.group, {}).setdefault(_layout(record), []).append(variant.id)
+    passed: dict[str, list[str]] = {}
+    for group, layouts in groups.items():
+        for layout, variants in layouts.items():
+            passed.setdefault(layout, []).extend([group] if len(layouts) == 1 else variants)
+    for layout, names in passed.items():
+        yield from textwrap.wrap(c_comment(f"{', '.join(names)}: {layout}"), _WIDTH, subsequent_indent="    ")
+
+
+def _layout(record: Record) -> str:
+    words = [
+        f"{c_type(argument.type) if argument else 'void *'} {argument.name if argument else parameter.role} at "
+        f"{parameter.offset}"
+        for argument, parameter in image_parameters(record)
+    ]
+    return f"{', '.join([*words, ''])}{record.facts.parameter_bytes} bytes".replace("* ", "*")
