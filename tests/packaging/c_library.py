@@ -10,8 +10,11 @@ from pathlib import Path
 
 from kiln.packaging import c_names
 from kiln.packaging.archive import make_archive
+from kiln.packaging.c_launch_objects import make_variants
 from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.c_package import render_header
+from kiln.packaging.cpp_package import render_cpp_header
+from kiln.packaging.inventory import inventory_of
 from kiln.packaging.objcopy import make_object
 from kiln.packaging.record import Record
 from softmax_images import make_manifest
@@ -83,7 +86,9 @@ def build_package(records: Sequence[Record], folder: Path, library: str = "kerne
     objects, archives = folder / "obj", folder / "lib"
     objects.mkdir(parents=True)
     archives.mkdir()
-    render_header(records, make_manifest(list(records), library), folder)
+    manifest = make_manifest(list(records), library)
+    render_header(records, manifest, folder)
+    render_cpp_header(records, manifest, folder)
     for record in records:
         variant, target = record.image.variant.id, record.image.target
         make_object(
@@ -95,11 +100,12 @@ def build_package(records: Sequence[Record], folder: Path, library: str = "kerne
             staging=objects,
             output=c_names.data_member(variant, target),
         )
-    images = [(record.image.variant.id, record.image.target) for record in records]
+    inventory = inventory_of(record.image for record in records)
     make_records(records=records, library=library, host=HOST, cc=tool("gcc"), staging=objects)
-    make_tables(images=images, library=library, host=HOST, cc=tool("gcc"), staging=objects)
-    for target in (None, *dict.fromkeys(target for _, target in images)):
-        members = [(name, objects / name) for name in c_names.archive_members(images, library, target)]
+    make_variants(records=records, library=library, host=HOST, cc=tool("gcc"), staging=objects)
+    make_tables(inventory=inventory, library=library, host=HOST, cc=tool("gcc"), staging=objects)
+    for target in (None, *inventory.targets):
+        members = [(name, objects / name) for name in c_names.archive_members(inventory, library, target)]
         make_archive(members=members, ar=tool("ar"), staging=archives, output=c_names.archive_name(library, target))
     return Package(folder=folder, library=library)
 

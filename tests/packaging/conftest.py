@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from c_library import Package, build_package
+from case_programs import CasePrograms
 
 from kiln.packaging.record import Record
 from softmax_images import folded_images, make_records, softmax_images
@@ -30,3 +33,14 @@ def folded(_compiled: list[Record]) -> list[Record]:
 def package(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Package:
     """The C package of `records`, as a library named kernels."""
     return build_package(records, tmp_path_factory.mktemp("package") / "c")
+
+
+@pytest.fixture(scope="session")
+def case_programs(tmp_path_factory: pytest.TempPathFactory) -> CasePrograms:
+    return CasePrograms(folder=tmp_path_factory.mktemp("cases"))
+
+
+@pytest.fixture(scope="session")
+def tune_cases(case_programs: CasePrograms) -> Path:
+    """The program of the tuner's cases, which finds wrong uses of memory."""
+    return case_programs.of("tune", "address,undefined")

@@ -17,6 +17,7 @@ import pytest
 from c_library import DESCRIBE, compile_program, run
 
 from kiln.digests import FileDigests
+from kiln.packaging import c_names
 from kiln.packaging.archive import read_archive
 from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.tools import HostTools
@@ -208,7 +209,8 @@ def cross(tmp_path_factory: pytest.TempPathFactory) -> Cross:
 
 
 def test_only_objects_and_archives_are_for_the_host(cross: Cross) -> None:
-    """Images, facts, headers, sources and the crate are those of the build for x86-64, to the byte."""
+    """Images, facts, headers, sources and the crate are those of the build for x86-64, to the byte; CMake is told the
+    host too."""
     names = cross.project.files()
     assert names == cross.native.files()
     differ = {
@@ -216,14 +218,17 @@ def test_only_objects_and_archives_are_for_the_host(cross: Cross) -> None:
         for name in names
         if (cross.build / name).read_bytes() != (cross.native.folder / "build" / name).read_bytes()
     }
-    assert differ == {name for name in names if name.startswith(("objects/", "lib/"))}
+    assert differ == {
+        name for name in names if name.startswith("objects/") or name.endswith((".a", "ConfigVersion.cmake"))
+    }
     assert {"rust/kernels/src/lib.rs", "include/kernels/kernels.h", "images/sm_80/mix_fp16_128.cubin"} < names - differ
 
 
 def test_every_object_is_for_the_host(cross: Cross) -> None:
     """And every member of an archive is one of them."""
     objects = sorted((cross.build / "objects").iterdir())
-    assert len(objects) == 6 * 2 + 2 * 2 + 1 + 3
+    # Data and record of each image; three variants and two groups for each archive, and what is one for each archive.
+    assert len(objects) == 6 * 2 + 3 * 3 + 2 * 3 + 2 * 3 + 2 + len(c_names.runtime_members("kernels"))
     for path in objects:
         header = cross.read("-h", path)
         assert re.search(r"Type: +REL \(", header) and re.search(r"Machine: +AArch64\n", header), header
@@ -239,10 +244,10 @@ def test_every_object_is_for_the_host(cross: Cross) -> None:
         assert sections[".note.GNU-stack"] == ("PROGBITS", "000000", "", "1")
         assert "AArch64 feature: BTI, PAC" in cross.read("-n", path)
         filled = {name for name, (_, size, flags, _) in sections.items() if "W" in flags and size != "000000"}
-        assert filled <= {".data.rel.ro", ".data.rel.ro.local"}
+        assert filled <= {".data.rel.ro", ".data.rel.ro.local", ".bss", ".tbss"}
         if path.name.endswith(".data.o"):
             assert sections[".rodata"][2:] == ("A", "64")
-    for archive in (cross.build / "lib").iterdir():
+    for archive in (cross.build / "lib").glob("*.a"):
         members, has_index = read_archive(archive.read_bytes())
         assert has_index and len(members) > 6
         for member in members:

@@ -73,6 +73,13 @@ class ArgumentStruct:
     """size of the largest parameter buffer among the images, hidden parameters included"""
 
     @property
+    def size(self) -> int:
+        """Bytes of the struct; one without members has one, since C has no empty struct."""
+        align = max((member.size for member in self.members), default=1)
+        end = max((member.offset + member.size for member in self.members), default=1)
+        return _aligned(end, align)
+
+    @property
     def promised(self) -> tuple[Member, ...]:
         """The arguments of which something is promised, in order."""
         return tuple(member for member in self.members if member.promise is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from kiln.packaging.inventory import Inventory
 
 
 def image_symbol(library: str, variant: str, target: str) -> str:
@@ -26,6 +26,20 @@ def data_end_symbol(symbol: str) -> str:
 def table_symbol(library: str, target: str) -> str:
     """C symbol of the table of one target's images, such as kernels__sm_90a."""
     return f"{library}__{target}"
+
+
+def variant_symbol(library: str, variant: str) -> str:
+    """C symbol of a variant, such as kernels_softmax_fp16_2048__variant: no target is called so."""
+    return f"{library}_{variant}__variant"
+
+
+def group_symbol(library: str, group: str) -> str:
+    """C symbol of a group, such as kernels_softmax_fp16__group: no target is called so."""
+    return f"{library}_{group}__group"
+
+
+TAKEN = frozenset({"launch"})
+"""What no base can be called: the runtime has a function of its own that ends as one of a base's does."""
 
 
 def macro_prefix(library: str) -> str:
@@ -53,12 +67,56 @@ def registry_member(target: str | None) -> str:
     return "registry.o" if target is None else f"registry__{target}.o"
 
 
+def catalog_member(target: str | None) -> str:
+    """Archive member that lists variants and groups: of the whole library, or of one target's archive."""
+    return "catalog.o" if target is None else f"catalog__{target}.o"
+
+
+def variant_member(variant: str, target: str | None) -> str:
+    """Archive member that holds a variant, for the archive of the whole library or of one target.
+
+    They differ by what they pull in: the images of other targets are weak references in the archive of one.
+    """
+    return f"{variant}.variant.o" if target is None else f"{variant}__{target}.variant.o"
+
+
+def group_member(group: str, target: str | None) -> str:
+    """Archive member that holds a group, for the archive of the whole library or of one target.
+
+    Every archive has every group, be it without a variant: a launch by dtype names them all.
+    """
+    return f"{group}.group.o" if target is None else f"{group}__{target}.group.o"
+
+
+def launch_members(inventory: Inventory) -> tuple[str, ...]:
+    """What `c_launch_objects.make_variants` writes."""
+    archives = (None, *inventory.targets)
+    return (
+        *(variant_member(name, target) for target in archives for name in inventory.variants_for(target)),
+        *(group_member(name, target) for target in archives for name, _ in inventory.groups),
+    )
+
+
 def runtime_members(library: str) -> dict[str, str]:
     """Archive members that hold the fixed runtime, each with a symbol that it defines."""
     return {
         "lookup.o": f"{library}_image_find",
         "sha256.o": f"{library}_sha256",
         "verify.o": f"{library}_image_verify",
+        "status.o": f"{library}_last_error",
+        "driver.o": f"{library}_use_driver",
+        "symbols.o": f"{library}_open_library",
+        "cuda.o": f"{library}_cuda_driver",
+        "hip.o": f"{library}_hip_driver",
+        "target.o": f"{library}_explain_choice",
+        "load.o": f"{library}_load",
+        "launch.o": f"{library}_launch",
+        "pointers.o": f"{library}_check_pointers",
+        "choose.o": f"{library}_choose",
+        "find.o": f"{library}_variant_find",
+        "choice_file.o": f"{library}_merge_choices",
+        "choices.o": f"{library}_load_choices",
+        "tuner.o": f"{library}_tune",
     }
 
 
@@ -68,11 +126,18 @@ def source_of(member: str) -> str:
 
 
 def runtime_files(library: str) -> dict[str, str]:
-    """The fixed sources as a library has them -> as they are below runtime/c. The header under include/ is public."""
+    """The fixed sources as a library has them -> as they are below runtime/c. The headers under include/ are public."""
     return {
-        f"include/{library}/{library}_image.h": "include/kiln/kiln_image.h",
+        **{
+            f"include/{library}/{library}_{name}.h": f"include/kiln/kiln_{name}.h"
+            for name in ("image", "status", "driver", "launch", "tuner")
+        },
         "src/internal.h": "src/internal.h",
+        "src/symbols.h": "src/symbols.h",
+        "src/choices.h": "src/choices.h",
         **{f"src/{source_of(member)}": f"src/{source_of(member)}" for member in runtime_members(library)},
+        # What takes the place of all others where a program is built without kernels: no archive has it.
+        "src/disabled.c": "src/disabled.c",
     }
 
 
@@ -81,13 +146,12 @@ def library_header(library: str) -> str:
     return f"include/{library}/{library}.h"
 
 
-def table_members(images: Iterable[tuple[str, str]], library: str) -> tuple[str, ...]:
+def table_members(inventory: Inventory, library: str) -> tuple[str, ...]:
     """What `c_objects.make_tables` writes."""
-    targets = dict.fromkeys(target for _, target in images)
     return (
         *runtime_members(library),
-        registry_member(None),
-        *(name for target in targets for name in (table_member(target), registry_member(target))),
+        *(name for target in (None, *inventory.targets) for name in (registry_member(target), catalog_member(target))),
+        *(table_member(target) for target in inventory.targets),
     )
 
 
@@ -96,17 +160,20 @@ def archive_name(library: str, target: str | None) -> str:
     return f"lib{library}.a" if target is None else f"lib{library}_{target}.a"
 
 
-def archive_members(images: Iterable[tuple[str, str]], library: str, target: str | None) -> tuple[str, ...]:
-    """What an archive holds, in order: `images` are (variant, target) in order of declaration.
+def archive_members(inventory: Inventory, library: str, target: str | None) -> tuple[str, ...]:
+    """What an archive holds, in order.
 
     With a `target`, only its images, its table and its own registry; else those of the whole library.
     """
-    chosen = [(variant, built_for) for variant, built_for in images if target in (None, built_for)]
-    targets = dict.fromkeys(built_for for _, built_for in chosen)
+    chosen = [image for image in inventory.images if target in (None, image[1])]
+    targets = inventory.targets if target is None else (target,)
     return (
         *runtime_members(library),
         registry_member(target),
+        catalog_member(target),
         *(table_member(name) for name in targets),
+        *(group_member(name, target) for name, _ in inventory.groups),
+        *(variant_member(name, target) for name in inventory.variants_for(target)),
         *(member for image in chosen for member in (record_member(*image), data_member(*image))),
     )
 

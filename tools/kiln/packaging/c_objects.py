@@ -7,27 +7,20 @@ for it includes the fixed types alone and not the library's header.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from kiln.binaries.host_object import check_compiled_object
 from kiln.errors import PackagingError
 from kiln.manifest.constants import Value, described
 from kiln.packaging import c_names
 from kiln.packaging.arguments import image_parameters
+from kiln.packaging.c_compile import compile_units
 from kiln.packaging.c_package import runtime_source
 from kiln.packaging.c_text import c_integer, c_string, c_type
-from kiln.packaging.host_tool import check_made, run_tool
+from kiln.packaging.inventory import Inventory
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
-from kiln.stages import timed
-from kiln.toolchain.hosts import HOSTS, Host
-
-_FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
-"""Position-independent, for archives end up in shared libraries; without debug information, which holds paths."""
 
 
 def make_records(records: Sequence[Record], library: str, host: str, cc: Path, staging: Path) -> None:
@@ -40,75 +33,27 @@ def make_records(records: Sequence[Record], library: str, host: str, cc: Path, s
         variant, target = record.image.variant.id, record.image.target
         symbol = c_names.image_symbol(library, variant, target)
         units[c_names.record_member(variant, target)] = (_record_source(record, library), symbol)
-    with timed("cc"):
-        _compile(units, library, host, cc, staging)
+    compile_units(units, library, host, cc, staging)
 
 
-def make_tables(images: Sequence[tuple[str, str]], library: str, host: str, cc: Path, staging: Path) -> None:
-    """Compile what depends on names only: a table a target, the registries, and the fixed runtime.
+def make_tables(inventory: Inventory, library: str, host: str, cc: Path, staging: Path) -> None:
+    """Compile what depends on names only: a table a target, registries and catalogs, and the fixed runtime.
 
-    `images` are (variant, target) in order of declaration; what is written are the members `c_names.table_members`.
-    Raises PackagingError when there are no images, when the compiler fails, or what it made is not what was asked for.
+    What is written are the members `c_names.table_members`. Raises PackagingError when there are no images, when the
+    compiler fails, or what it made is not what was asked for.
     """
-    if not images:
+    if not inventory.images:
         raise PackagingError("there are no images to package", where=library, remedy="declare a kernel")
-    targets = dict.fromkeys(target for _, target in images)
-    registry = f"{library}_registry"
-    units = {c_names.registry_member(None): (_registry_source(images, library, None), registry)}
-    for target in targets:
+    units = {}
+    for target in (None, *inventory.targets):
+        units[c_names.registry_member(target)] = (_registry_source(inventory, library, target), f"{library}_registry")
+        units[c_names.catalog_member(target)] = (_catalog_source(inventory, library, target), f"{library}_catalog")
+    for target in inventory.targets:
         symbol = c_names.table_symbol(library, target)
-        units[c_names.table_member(target)] = (_table_source(images, library, target), symbol)
-        units[c_names.registry_member(target)] = (_registry_source(images, library, target), registry)
+        units[c_names.table_member(target)] = (_table_source(inventory, library, target), symbol)
     for member, symbol in c_names.runtime_members(library).items():
         units[member] = (runtime_source(f"src/{c_names.source_of(member)}", library), symbol)
-    with timed("cc"):
-        _compile(units, library, host, cc, staging)
-
-
-def _compile(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: Path, staging: Path) -> None:
-    """Compile `units`, object name -> (C source, a symbol that it must define), into `staging`."""
-    with TemporaryDirectory(dir=staging) as scratch:
-        folder = Path(scratch)
-        for name, fixed in c_names.runtime_files(library).items():
-            if name.endswith(".h"):
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_text(runtime_source(fixed, library), "utf-8")
-        for name, (source, _) in units.items():
-            (folder / c_names.source_of(name)).write_text(source, "utf-8")
-        # A list in a file: thousands of names do not fit a command line.
-        (folder / "units").write_text("\n".join(c_names.source_of(name) for name in units), "utf-8")
-        # Relative names only: the compiler writes a unit's name into its object.
-        words = HOSTS[host]
-        run_tool(
-            cc,
-            [*_FLAGS, words.protection_flag, "-I", "include", "-I", "src", "-c", "@units"],
-            folder=folder,
-            purpose=f"compile the tables of {library} for {host}",
-            remedies=_remedies(words),
-        )
-        for name, (_, symbol) in units.items():
-            check_made(
-                folder / name,
-                partial(check_compiled_object, defines=symbol, host=words),
-                tool=cc,
-                where=cc,
-                remedy="see that the disk has space, and that CC is a C compiler such as gcc",
-            )
-        for name in units:
-            (folder / name).replace(staging / name)
-
-
-def _remedies(host: Host) -> dict[str, str]:
-    """What to do about some words of a compiler: about a flag that it does not know, and headers that are not there."""
-    package = host.package("libc6-dev")
-    headers = f"install the headers of the C library for {host.triplet} (Debian, Ubuntu: apt-get install {package})"
-    return {
-        host.protection_flag: f"point CC to a recent gcc or clang for {host.triplet}, or unset CC; or correct `host` "
-        "in kernels.yaml",
-        "stdint.h: No such file": headers,
-        "search for stdint.h": headers,
-        "string.h: No such file": headers,
-    }
+    compile_units(units, library, host, cc, staging)
 
 
 def _record_source(record: Record, library: str) -> str:
@@ -206,7 +151,7 @@ def _constant_value(value: Value) -> str:
     return c_integer(int(value) if isinstance(value, int) and -(2**63) <= value < 2**63 else 0)
 
 
-def _table_source(images: Sequence[tuple[str, str]], library: str, target: str) -> str:
+def _table_source(inventory: Inventory, library: str, target: str) -> str:
     return (
         environment()
         .get_template("c/table.c.j2")
@@ -214,14 +159,27 @@ def _table_source(images: Sequence[tuple[str, str]], library: str, target: str) 
             library=library,
             table=c_names.table_symbol(library, target),
             target=c_string(target),
-            symbols=[c_names.image_symbol(library, *image) for image in images if image[1] == target],
+            symbols=[c_names.image_symbol(library, *image) for image in inventory.images if image[1] == target],
         )
     )
 
 
-def _registry_source(images: Sequence[tuple[str, str]], library: str, target: str | None) -> str:
+def _registry_source(inventory: Inventory, library: str, target: str | None) -> str:
     """The registry of the whole library, or of one target's archive, which refers to other targets' images weakly."""
     listed = [
-        {"symbol": c_names.image_symbol(library, *image), "weak": target not in (None, image[1])} for image in images
+        {"symbol": c_names.image_symbol(library, *image), "weak": target not in (None, image[1])}
+        for image in inventory.images
     ]
     return environment().get_template("c/registry.c.j2").render(library=library, images=listed)
+
+
+def _catalog_source(inventory: Inventory, library: str, target: str | None) -> str:
+    """The same for variants and groups."""
+    variants, groups = inventory.variants_for(target), inventory.groups_for(target)
+    listed = [
+        {"symbol": c_names.variant_symbol(library, name), "weak": name not in variants} for name in inventory.variants
+    ]
+    listed_groups = [
+        {"symbol": c_names.group_symbol(library, name), "weak": name not in groups} for name, _ in inventory.groups
+    ]
+    return environment().get_template("c/catalog.c.j2").render(library=library, variants=listed, groups=listed_groups)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#ifndef KILN_DISABLED
+
 static bool is_in_group(const struct kiln_image *image, const char *group, const char *target)
 {
     return image != NULL && strcmp(image->group, group) == 0 && (target == NULL || strcmp(image->target, target) == 0);
@@ -63,3 +65,5 @@ const struct kiln_image *kiln_group_next(const char *group, const char *target, 
     }
     return NULL;
 }
+
+#endif

@@ -13,7 +13,7 @@
  * or mention it in the program. Of lib<library>.a nothing has to be named. Take one archive alone whole
  * (--whole-archive), for each holds the runtime.
  *
- * Launching, with the driver that the program already has: load `data` (cuModuleLoadData, hipModuleLoadData) and get the
+ * <kiln/kiln_launch.h> launches. Whoever launches otherwise loads `data` (cuModuleLoadData, hipModuleLoadData) and gets the
  * function `entry`. Its grid is what the variant's _grid function says (a cluster's blocks come on top: times cluster[0]
  * in x), its block is `threads` by 1 by 1, its dynamic shared memory `shared_dynamic`; where static and dynamic together
  * pass 48 KiB, CUDA wants CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES set first. Parameters are passed as one buffer

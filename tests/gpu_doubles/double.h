@@ -1,0 +1,99 @@
+/* A GPU's driver that computes nothing: what it is asked it notes, and what it answers a test can set.
+ *
+ * double_cuda.c is built as libcuda.so.1 and double_hip.c as libamdhip64.so. With $DOUBLE_ANSWERS, a folder, launch number N
+ * (from 0) writes the bytes of the file N in it to the address that is its first parameter; all memory is the host's. A test
+ * program finds the state by dlsym("double_state") in the library that the runtime has opened, or opens it itself before.
+ */
+#ifndef DOUBLE_H
+#define DOUBLE_H
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DOUBLE_DEVICES = 8, DOUBLE_POINTERS = 8, DOUBLE_LOG = 1 << 20 };
+
+struct double_context {
+    int device;
+    bool is_destroyed;
+};
+
+struct double_pointer {
+    const void *address;
+    int type; /* the driver's own number */
+    bool is_managed;
+    int device;
+};
+
+struct double_duration {
+    const char *text; /* an image's data */
+    const float *milliseconds;
+    size_t count, launches;
+};
+
+struct double_state {
+    int device_count;
+    int capability[DOUBLE_DEVICES];
+    char architecture[DOUBLE_DEVICES][64];
+    int driver_version;
+    int max_threads, max_shared, cooperative, clusters, pageable;
+    const char *failing; /* the function that fails, with this code, until it is NULL again */
+    int code;
+    const char *failing_image; /* the one whose launches fail, with that code */
+    float clock;
+    struct double_duration durations[DOUBLE_POINTERS];
+    const char *compiler_log; /* what loading says when it fails */
+    int capture_status;
+    struct double_pointer pointers[DOUBLE_POINTERS];
+    int loaded; /* modules or libraries that are loaded now */
+    pthread_mutex_t lock;
+    size_t log_bytes;
+    char log[DOUBLE_LOG]; /* a line a call that does something */
+};
+
+typedef struct double_state *double_state_function(void);
+
+/* A launch takes its time: that of events goes on by what the image's next launch takes, one number after the other. */
+static inline void double_pass(struct double_state *state, const char *text)
+{
+    pthread_mutex_lock(&state->lock);
+    for (size_t i = 0; i < DOUBLE_POINTERS; i++) {
+        struct double_duration *each = &state->durations[i];
+        if (each->text != NULL && strcmp(each->text, text) == 0) {
+            state->clock += each->milliseconds[each->launches++ % each->count];
+        }
+    }
+    pthread_mutex_unlock(&state->lock);
+}
+
+/* Each event comes 2.5 ms behind the one before, besides. */
+static inline float double_tick(struct double_state *state)
+{
+    pthread_mutex_lock(&state->lock);
+    const float time = state->clock += 2.5f;
+    pthread_mutex_unlock(&state->lock);
+    return time;
+}
+
+static inline void double_answer(const void *parameters)
+{
+    static int launches;
+    const char *folder = getenv("DOUBLE_ANSWERS");
+    char path[1024];
+    void *to;
+    if (folder == NULL) return;
+    snprintf(path, sizeof path, "%s/%d", folder, launches++);
+    FILE *file = fopen(path, "rb");
+    memcpy(&to, parameters, sizeof to);
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) abort();
+    const size_t size = (size_t)ftell(file);
+    rewind(file);
+    if (fread(to, 1, size, file) != size || fclose(file) != 0) abort();
+}
+
+#endif

@@ -1,0 +1,313 @@
+/* libcuda.so.1 for tests: see double.h. An image's data is a text, which names it in the log.
+ *
+ * -DOLD leaves out what CUDA 12.0 brought, -DOLDER what 11.8 did too, -DBROKEN a function that every driver has.
+ */
+#include "double.h"
+
+struct module {
+    const char *text;
+    const struct double_context *context; /* NULL: a library, for all of them */
+    int opt_in[DOUBLE_DEVICES];           /* bytes of dynamic shared memory that functions may have */
+    bool wide_clusters;
+};
+
+typedef struct {
+    int id;
+    char pad[4];
+    unsigned value[16];
+} attribute;
+
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    attribute *attributes;
+    unsigned count;
+} configuration;
+
+static struct double_state state = {
+    .device_count = 1,
+    .capability = { 90, 90, 90, 90, 90, 90, 90, 90 },
+    .driver_version = 13000,
+    .max_threads = 1024,
+    .max_shared = 232448,
+    .cooperative = 1,
+    .clusters = 1,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+static __thread struct double_context *now;
+static struct module *modules[64];
+
+struct double_state *double_state(void) { return &state; }
+const char *double_asked(void) { return state.log; }
+
+static void note(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    pthread_mutex_lock(&state.lock);
+    const size_t room = sizeof state.log - state.log_bytes;
+    const size_t more = (size_t)vsnprintf(state.log + state.log_bytes, room, format, arguments);
+    state.log_bytes += more < room ? more : room - 1; /* what comes behind a full log is lost */
+    pthread_mutex_unlock(&state.lock);
+    va_end(arguments);
+}
+
+static int answer(const char *function)
+{
+    return state.failing != NULL && strcmp(state.failing, function) == 0 ? state.code : 0;
+}
+
+#define ANSWER() do { const int code = answer(__func__); if (code != 0) return code; } while (0)
+
+int cuInit(unsigned flags) { ANSWER(); note("cuInit\n"); return (int)flags; }
+int cuDriverGetVersion(int *version) { *version = state.driver_version; return 0; }
+int cuDeviceGetCount(int *count) { ANSWER(); *count = state.device_count; return 0; }
+
+int cuGetErrorName(int code, const char **name)
+{
+    *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+    return code == 12345;
+}
+
+int cuGetErrorString(int code, const char **text)
+{
+    *text = code == 2 ? "out of memory" : "something went wrong";
+    return code == 12345;
+}
+
+int cuDeviceGetAttribute(int *value, int number, int device)
+{
+    ANSWER();
+    switch (number) {
+    case 1: *value = state.max_threads; return 0;
+    case 10: *value = 32; return 0;
+    case 16: *value = 132; return 0;
+    case 38: *value = 50 << 20; return 0;
+    case 75: *value = state.capability[device] / 10; return 0;
+    case 76: *value = state.capability[device] % 10; return 0;
+    case 88: *value = state.pageable; return 0;
+    case 95: *value = state.cooperative; return 0;
+    case 97: *value = state.max_shared; return 0;
+    case 120: *value = state.clusters; return state.clusters < 0 ? 1 : 0;
+    default: return 1;
+    }
+}
+
+int cuDeviceGetName(char *name, int size, int device)
+{
+    snprintf(name, (size_t)size, "NVIDIA H%d00 (80 GB)", device + 1);
+    return 0;
+}
+
+/* Contexts are the test's: it makes them, and these say which is current. */
+int cuDevicePrimaryCtxRetain(struct double_context **context, int device)
+{
+    static struct double_context primary[DOUBLE_DEVICES];
+    primary[device].device = device;
+    *context = &primary[device];
+    return 0;
+}
+int cuCtxSynchronize(void) { return now == NULL ? 201 : 0; }
+int cuCtxSetCurrent(struct double_context *context) { now = context; return 0; }
+int cuCtxGetCurrent(struct double_context **context) { *context = now; return 0; }
+int cuCtxGetDevice(int *device) { ANSWER(); if (now == NULL) return 201; *device = now->device; return 0; }
+
+static __thread struct double_context *pushed_over;
+int cuCtxPushCurrent_v2(struct double_context *context)
+{
+    if (context->is_destroyed) return 709;
+    pushed_over = now;
+    now = context;
+    return 0;
+}
+int cuCtxPopCurrent_v2(struct double_context **context) { *context = now; now = pushed_over; return 0; }
+
+static int new_module(struct module **module, const void *data, unsigned count, int *options, void **values, const char *name,
+    const struct double_context *context)
+{
+    const int code = answer(name);
+    if (code != 0) {
+        for (unsigned i = 0; i + 1 < count; i++) {
+            if (options[i] == 5 && options[i + 1] == 6 && state.compiler_log != NULL) {
+                snprintf(values[i], (size_t)values[i + 1], "%s", state.compiler_log);
+            }
+        }
+        return code;
+    }
+    struct module *made = calloc(1, sizeof *made);
+    made->text = data;
+    made->context = context;
+    *module = made;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        struct module *none = NULL;
+        if (__atomic_compare_exchange_n(&modules[i], &none, made, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+    }
+    note("load %s\n", made->text);
+    __atomic_add_fetch(&state.loaded, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void drop(struct module *module)
+{
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        if (modules[i] == module) modules[i] = NULL;
+    }
+    note("drop %s\n", module->text);
+    free(module);
+    __atomic_sub_fetch(&state.loaded, 1, __ATOMIC_RELAXED);
+}
+
+/* A context goes, and what was loaded in it. */
+void double_destroy(struct double_context *context)
+{
+    context->is_destroyed = true;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        if (modules[i] != NULL && modules[i]->context == context) drop(modules[i]);
+    }
+}
+
+int cuModuleUnload(struct module *module)
+{
+    if (module->context != now) return 400;
+    drop(module);
+    return answer(__func__);
+}
+
+int cuModuleGetFunction(struct module **function, struct module *module, const char *name)
+{
+    ANSWER();
+    *function = module;
+    return name[0] != '\0' ? 0 : 500;
+}
+
+static int set_attribute(struct module *function, int number, int value, int device)
+{
+    note("attribute %d %d of %s on %d\n", number, value, function->text, device);
+    if (number == 8) function->opt_in[device] = value;
+    else if (number == 14) function->wide_clusters = value != 0;
+    else return 1;
+    return 0;
+}
+
+int cuFuncSetAttribute(struct module *function, int number, int value)
+{
+    ANSWER();
+    return set_attribute(function, number, value, now->device);
+}
+
+#ifndef BROKEN
+int cuModuleLoadDataEx(struct module **module, const void *data, unsigned count, int *options, void **values)
+{
+    return now == NULL ? 201 : new_module(module, data, count, options, values, __func__, now);
+}
+#endif
+
+#ifndef OLD
+int cuLibraryLoadData(struct module **library, const void *data, int *options, void **values, unsigned count,
+    int *own_options, void **own_values, unsigned own_count)
+{
+    if (own_options != NULL || own_values != NULL || own_count != 0) return 1;
+    return new_module(library, data, count, options, values, __func__, NULL);
+}
+
+int cuLibraryUnload(struct module *library) { drop(library); return answer(__func__); }
+int cuLibraryGetKernel(struct module **kernel, struct module *library, const char *name)
+{
+    return cuModuleGetFunction(kernel, library, name);
+}
+int cuKernelSetAttribute(int number, int value, struct module *kernel, int device)
+{
+    ANSWER();
+    return set_attribute(kernel, number, value, device);
+}
+int cuKernelGetFunction(struct module **function, struct module *kernel)
+{
+    ANSWER();
+    *function = kernel;
+    return now == NULL ? 201 : 0;
+}
+int cuFuncLoad(struct module *function) { note("settle %s\n", function->text); return 0; }
+#endif
+
+static int start(const configuration *config, const struct module *function, void **values, void **extra)
+{
+    const int code = answer("launch");
+    if (code != 0) return code;
+    if (now == NULL) return 201;
+    if (state.failing_image != NULL && strcmp(state.failing_image, function->text) == 0) return state.code;
+    if (function->context != NULL && function->context != now) return 400;
+    if (values != NULL || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != NULL) return 1;
+    if (config->shared > 48 * 1024 && (unsigned)function->opt_in[now->device] < config->shared) return 1;
+    const unsigned char *buffer = extra[1];
+    char hex[2 * 4096 + 1] = "";
+    const size_t bytes = *(size_t *)extra[3];
+    for (size_t i = 0; i < bytes; i++) snprintf(hex + 2 * i, 3, "%02x", buffer[i]);
+    char attributes[200] = "";
+    for (unsigned i = 0; i < config->count; i++) {
+        const attribute *each = &config->attributes[i];
+        const size_t used = strlen(attributes);
+        if (each->id == 4 && each->value[0] * each->value[1] * each->value[2] > 8 && !function->wide_clusters) return 912;
+        snprintf(attributes + used, sizeof attributes - used, " %d:%u,%u,%u", each->id, each->value[0], each->value[1],
+            each->value[2]);
+    }
+    note("launch %s on %d grid %u,%u,%u block %u,%u,%u shared %u stream %p%s [%s]\n", function->text, now->device,
+        config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1], config->block[2], config->shared,
+        config->stream, attributes, hex);
+    double_answer(buffer);
+    double_pass(&state, function->text);
+    return 0;
+}
+
+int cuLaunchKernel(struct module *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+    unsigned shared, void *stream, void **values, void **extra)
+{
+    const configuration config = { { gx, gy, gz }, { bx, by, bz }, shared, stream, NULL, 0 };
+    return start(&config, function, values, extra);
+}
+
+#ifndef OLDER
+int cuLaunchKernelEx(const configuration *config, struct module *function, void **values, void **extra)
+{
+    return start(config, function, values, extra);
+}
+#endif
+
+int cuStreamIsCapturing(void *stream, int *status) { (void)stream; ANSWER(); *status = state.capture_status; return 0; }
+
+int cuPointerGetAttribute(void *value, int number, unsigned long long address)
+{
+    ANSWER();
+    for (size_t i = 0; i < DOUBLE_POINTERS; i++) {
+        const struct double_pointer *each = &state.pointers[i];
+        if (each->address == NULL || (uintptr_t)each->address != (uintptr_t)address) continue;
+        const int values[] = { [2] = each->type, [8] = each->is_managed, [9] = each->device };
+        memcpy(value, &values[number], sizeof(int));
+        return 0;
+    }
+    return 1;
+}
+
+int cuMemAlloc_v2(unsigned long long *address, size_t size)
+{
+    ANSWER();
+    void *memory = calloc(1, size);
+    *address = (unsigned long long)(uintptr_t)memory;
+    return memory == NULL ? 2 : 0;
+}
+int cuMemFree_v2(unsigned long long address) { free((void *)(uintptr_t)address); return 0; }
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy((void *)(uintptr_t)to, from, size); return 0; }
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, (void *)(uintptr_t)from, size); return 0; }
+int cuMemsetD8Async(unsigned long long address, unsigned char byte, size_t size, void *stream)
+{
+    (void)stream;
+    ANSWER();
+    note("fill %zu\n", size);
+    memset((void *)(uintptr_t)address, byte, size < 4096 ? size : 4096); /* of more nobody looks at the end */
+    return 0;
+}
+int cuEventCreate(float **event, unsigned flags) { ANSWER(); *event = calloc(1, sizeof **event); return (int)flags; }
+int cuEventDestroy_v2(float *event) { free(event); return 0; }
+int cuEventRecord(float *event, void *stream) { (void)stream; ANSWER(); *event = double_tick(&state); return 0; }
+int cuEventSynchronize(float *event) { (void)event; ANSWER(); return 0; }
+int cuEventElapsedTime(float *milliseconds, float *start_event, float *end) { *milliseconds = *end - *start_event; return 0; }
