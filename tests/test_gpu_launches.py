@@ -11,15 +11,17 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpu import gpu_numbers, gpu_plan
+from c_doubles import Doubles
+from gpu import gpu_figures, gpu_jobs, gpu_links, gpu_numbers, gpu_plan, python_costs
 from gpu import run as gpu_run
 from kiln.manifest.loader import load
 from project import REPOSITORY, Project
@@ -32,6 +34,49 @@ NVIDIA = tuple(target for target in MANIFEST.targets if not target.startswith("g
 def plan() -> dict[str, Any]:
     made: dict[str, Any] = json.loads(json.dumps(gpu_plan.make_plan(REPOSITORY)))
     return made
+
+
+@pytest.fixture
+def onnxruntime(default_library: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program for ONNX Runtime's header, on a driver that computes softmax on the host."""
+    driver = tmp_path / "driver" / "libcuda.so.1"
+    driver.parent.mkdir()
+    source = REPOSITORY / "tests/onnxruntime_driver.c"
+    subprocess.run(["gcc", "-std=c11", "-shared", "-fPIC", source, "-lm", "-o", driver], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.parent))
+    gpu_links.compile_onnxruntime(default_library.folder / "build", tmp_path / "onnxruntime")
+    return tmp_path / "onnxruntime"
+
+
+def test_softmax_through_onnx_runtimes_header(onnxruntime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [("1", "1"), ("37", "2000")]
+    assert gpu_run.run_onnxruntime(onnxruntime, shapes) == []
+    monkeypatch.setenv("ORT_DRIVER_FAILS", "launch")
+    one, other = gpu_run.run_onnxruntime(onnxruntime, shapes)
+    assert one.startswith(
+        "softmax of 1 x 1 through ONNX Runtime's header: exit code 2: softmax_fp32_16384 is not launched"
+    )
+    assert other.startswith("softmax of 37 x 2000 ")
+
+
+def test_the_tuner_over_shapes(
+    default_library: Project,
+    doubles: Doubles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With a driver that computes nothing, and says so when it is asked to fail."""
+    gpu_links.compile_tuner(default_library.folder / "build", tmp_path / "tune")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles.of("cuda")))
+    assert gpu_run.run_tuner(tmp_path / "tune") == []
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip().startswith("softmax_fp16 on NVIDIA H100 (80 GB), rows x columns")
+    assert re.fullmatch(r" +8192 x +2048: \[2048 2500.0\] 4096 2500.0 8192 2500.0 16384 2500.0", lines[4])
+    assert re.fullmatch(r" +a launch on the host: \S+ us of one variant, .*", lines[-1])
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (fault,) = gpu_run.run_tuner(tmp_path / "tune")
+    assert fault.startswith("exit code 2: there is no GPU")
 
 
 # -- the plan
@@ -121,25 +166,46 @@ def test_errors_are_relative_to_the_scale_and_never_hide_a_nan() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Double:
-    """The C program, linked with the default library, and the folder of the driver's double."""
+    """The C programs, linked with the default library, and the folder of the driver's double."""
 
     program: Path
     folder: Path
     images: Path
 
-    def run(self, launches: list[dict[str, Any]], plan: dict[str, Any], answers: dict[int, Any]) -> gpu_run.Outcome:
+    def run(self, launches: list[dict[str, Any]], plan: dict[str, Any], answers: dict[int, Any]) -> gpu_jobs.Outcome:
         """Run launches of one kernel; `answers` are arrays for the outputs of the numbered launches, in order."""
-        lines = []
-        for number, (launch, target) in enumerate(gpu_run.by_image(launches, plan["variants"])):
-            user = (each for each in self.facts(launch["variant"], target)["parameters"] if each["role"] == "user")
-            places = {argument["name"]: next(user)["offset"] for argument in self.passed(launch)}
-            for argument, bits in zip(gpu_run.with_role(launch, "output"), answers.get(number, ()), strict=False):
-                path = self.folder / f"answer-{number}-{argument['name']}"
-                bits.tofile(path)
-                lines.append(f"{number} {places[argument['name']]} {bits.nbytes} {path}\n")
+        lines: list[str] = []
+        for number, (launch, target) in enumerate(gpu_jobs.by_image(launches, plan["variants"])):
+            lines += self.answer(number, launch, target, answers.get(number, ()))
         (self.folder / "answers").write_text("".join(lines))
         (self.folder / "log").write_text("")
-        return gpu_run.run_kernel(self.program, launches, plan["variants"])
+        return gpu_jobs.run_kernel(self.program, launches, plan["variants"])
+
+    def run_typed(
+        self, launch: dict[str, Any], plan: dict[str, Any], answers: dict[int, Any], only: str | None = None
+    ) -> gpu_jobs.Outcome:
+        """Run one launch by the header's functions, in all ways; -1 is the answer of each launch that has none."""
+        target = only or gpu_jobs.RUNS_ON_SM_90[0]
+        numbered = [self.answer(number, launch, target, bits) for number, bits in answers.items()]
+        (self.folder / "answers").write_text("".join(line for lines in numbered for line in lines))
+        (self.folder / "log").write_text("")
+        outcome = gpu_jobs.Outcome()
+        files = self.folder / "tensors"
+        files.mkdir(exist_ok=True)
+        program = self.program.with_name("typed")
+        gpu_jobs.run_typed(program, gpu_jobs.Tensors(folder=files), [launch], plan["variants"], outcome, only)
+        return outcome
+
+    def answer(self, number: int, launch: Mapping[str, Any], target: str, bits: Sequence[Any]) -> list[str]:
+        """The lines of `answers` for the outputs of a launch."""
+        user = (each for each in self.facts(launch["variant"], target)["parameters"] if each["role"] == "user")
+        places = {argument["name"]: next(user)["offset"] for argument in self.passed(launch)}
+        lines = []
+        for argument, array in zip(gpu_jobs.with_role(launch, "output"), bits, strict=False):
+            path = self.folder / f"answer-{number}-{argument['name']}"
+            array.tofile(path)
+            lines.append(f"{number} {places[argument['name']]} {array.nbytes} {path}\n")
+        return lines
 
     def facts(self, variant: str, target: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.images / target / f"{variant}.facts.json").read_text())
@@ -172,7 +238,7 @@ def double(
     monkeypatch.setenv("KILN_DOUBLE", str(tmp_path))
     images = default_library.folder / "build/images"
     lines = []
-    for target in gpu_run.RUNS_ON_SM_90:
+    for target in gpu_jobs.RUNS_ON_SM_90:
         for path in sorted((images / target).glob("*.facts.json")):
             facts = json.loads(path.read_text())
             image = next(path.parent.glob(f"{path.name.removesuffix('.facts.json')}.[cp]*"))
@@ -186,7 +252,8 @@ def double(
 @pytest.fixture(scope="module")
 def _program(default_library: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("gpu") / "launch"
-    gpu_run.compile_program(default_library.folder / "build", program)
+    gpu_links.compile_program(default_library.folder / "build", program)
+    gpu_links.link_typed(default_library.folder / "build", program.with_name("typed"))
     return program
 
 
@@ -212,11 +279,11 @@ def small(plan: dict[str, Any], kernel: str) -> list[dict[str, Any]]:
 def right_answers(launch: dict[str, Any]) -> list[Any]:
     """What the outputs hold after a launch that went well: the reference's numbers, and 0xff between the rows."""
     inputs = {
-        argument["name"]: gpu_run.make_input(argument, json.dumps([launch["kernel"], argument]))
-        for argument in gpu_run.with_role(launch, "input")
+        argument["name"]: gpu_jobs.make_input(argument, json.dumps([launch["kernel"], argument]))
+        for argument in gpu_jobs.with_role(launch, "input")
     }
     found = []
-    for argument, values in zip(gpu_run.with_role(launch, "output"), gpu_run.wanted(launch, inputs), strict=True):
+    for argument, values in zip(gpu_jobs.with_role(launch, "output"), gpu_jobs.wanted(launch, inputs), strict=True):
         size = gpu_numbers.extent(argument["shape"], argument["strides"])
         bits = np.full(size * np.dtype(gpu_numbers.BITS[argument["dtype"]]).itemsize, 0xFF, np.uint8)
         bits = bits.view(gpu_numbers.BITS[argument["dtype"]])
@@ -230,7 +297,7 @@ def right_answers(launch: dict[str, Any]) -> list[Any]:
 def test_what_is_launched_is_what_the_facts_say(double: Double, plan: dict[str, Any], kernel: str) -> None:
     """Right answers pass; and grid, threads, shared memory, cluster, parameters and scratch are those of the facts."""
     launches = small(plan, kernel)
-    runs = list(gpu_run.by_image(launches, plan["variants"]))
+    runs = list(gpu_jobs.by_image(launches, plan["variants"]))
     rights = {id(launch): right_answers(launch) for launch in launches}
     outcome = double.run(launches, plan, {number: rights[id(launch)] for number, (launch, _) in enumerate(runs)})
     assert outcome.faults == []
@@ -317,7 +384,7 @@ def test_an_image_that_the_driver_takes_otherwise_is_told(double: Double, plan: 
     (double.folder / "images").write_text(text.replace(f"{line}\n", ""))
     outcome = double.run([launch], plan, {0: right_answers(launch)})
     (fault,) = outcome.faults
-    assert fault.endswith("cuModuleLoadData(&loaded.module, job->image->data) is 209")
+    assert fault.endswith("cuModuleLoadData(&module, job->image->data) is 209")
 
 
 def test_jobs_that_do_not_fit_an_image_are_refused(double: Double) -> None:
@@ -325,8 +392,8 @@ def test_jobs_that_do_not_fit_an_image_are_refused(double: Double) -> None:
     begin = "launch gather_rows_fp16_1024 sm_90a 1 1 1\n"
     cases = {
         begin + "go\n": "failed 0 output_ptr is not given",
-        begin + "scalar n_cols 0000\ngo\n": "failed 0 n_cols has 2 bytes, and the record says 4",
-        begin + "scalar n_columns 00000000\ngo\n": "failed 0 the image takes no n_columns",
+        begin + "scalar n_cols 0000\ngo\n": "failed 0 n_cols has 2 bytes, and the struct 4",
+        begin + "scalar n_columns 00000000\ngo\n": "failed 0 the variant takes no n_columns",
         begin + "scalar n_cols 00000000\nscalar n_cols 00000000\ngo\n": "failed 0 n_cols is given twice",
         begin + "input table_ptr 64 2 /nowhere/x\ngo\n": "failed 0 /nowhere/x has 0 bytes of 64",
         "go\n": "",
@@ -339,3 +406,245 @@ def test_jobs_that_do_not_fit_an_image_are_refused(double: Double) -> None:
         assert done.returncode == (1 if said else 2), done.stderr
         assert done.stdout == (f"{said}\n" if said else "")
         assert said or done.stderr.startswith(f"{path}: ")
+
+
+# -- by the header's functions
+
+
+@pytest.mark.parametrize(
+    "kernel", ["softmax", "matmul", "matmul_persistent", "matmul_cluster", "l2_normalize", "attention"]
+)
+def test_a_variant_is_launched_in_all_ways(double: Double, plan: dict[str, Any], kernel: str) -> None:
+    """As often as there are ways; one is the group's with addresses that only a fallback takes, where there is one."""
+    launch = min((each for each in plan["launches"] if each["kernel"] == kernel), key=gpu_jobs.bytes_of)
+    right = right_answers(launch)
+    outcome = double.run_typed(launch, plan, {-1: right})
+    assert outcome.faults == []
+    assert outcome.typed == 1
+    launched = [Path(line[0]).stem for line in double.log()]
+    alone, replays, context = 1, 2, 1
+    threads = 2 if kernel == "l2_normalize" else 6
+    by_group = {"matmul": 3, "matmul_cluster": 3}.get(kernel, 2)
+    assert len(launched) == alone + by_group + threads + context + replays
+    assert launched.count(launch["variant"]) >= len(launched) - by_group
+    if kernel == "matmul":
+        assert launched[3] == "matmul_fp16_any"
+
+
+def test_ptx_alone_is_launched_and_what_has_none_is_absent(double: Double, plan: dict[str, Any]) -> None:
+    launch = min((each for each in plan["launches"] if each["kernel"] == "vector_add"), key=gpu_jobs.bytes_of)
+    outcome = double.run_typed(launch, plan, {-1: right_answers(launch)}, gpu_jobs.PTX)
+    assert (outcome.faults, outcome.typed) == ([], 1)
+    assert {Path(line[0]).suffix for line in double.log()} == {".ptx"}
+    launch = next(each for each in plan["launches"] if each["kernel"] == "matmul_cluster")
+    outcome = double.run_typed(launch, plan, {}, gpu_jobs.PTX)
+    assert (outcome.faults, outcome.typed) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "error of output_ptr"),
+        (1, "@sm_90a.group with .*error of output_ptr"),
+        (2, "by dtype: output_ptr is not what the first launch wrote"),
+        (5, "threads?: output_ptr is not what the first launch wrote"),
+        (9, "in another context: output_ptr is not what the first launch wrote"),
+        (11, "in a graph: output_ptr is not what the first launch wrote"),
+    ],
+)
+def test_a_wrong_number_is_found_in_each_way(double: Double, plan: dict[str, Any], number: int, expected: str) -> None:
+    launch = next(each for each in plan["launches"] if each["kernel"] == "softmax" and each["problem"]["n_rows"] == 4)
+    (right,) = right_answers(launch)
+    wrong = right.copy()
+    wrong[-1] += np.asarray(0.5, wrong.dtype)
+    outcome = double.run_typed(launch, plan, {-1: [right], number: [wrong]})
+    assert any(re.search(expected, fault) for fault in outcome.faults), outcome.faults
+
+
+def test_a_typed_launch_that_writes_elsewhere_is_found(
+    double: Double, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = next(each for each in plan["launches"] if each["kernel"] == "softmax")
+    monkeypatch.setenv("KILN_DOUBLE_OVERRUN", "1")
+    fault, *_ = double.run_typed(launch, plan, {-1: right_answers(launch)}).faults
+    assert fault.endswith("typed, alone: it wrote behind output_ptr")
+
+
+def test_typed_jobs_that_do_not_fit_the_library_are_refused(double: Double) -> None:
+    begin = "launch gather_rows_fp16_1024 sm_90a 1 1 1\n"
+    cases = {
+        "launch no_such_variant sm_90a 1 1 1\n": "a launch of no_such_variant",
+        begin + "scalar n_cols 0000\n": "an argument of n_cols",
+        begin + "input table_ptr 64 2 /nowhere/x\n": "a file of /nowhere/x",
+        begin + "number 4\n": "a word of number",
+        "go\n": "a word outside of a launch of go",
+    }
+    for jobs, said in cases.items():
+        (double.folder / "jobs").write_text(jobs)
+        program = double.program.with_name("typed")
+        done = subprocess.run([program, double.folder / "jobs"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, f"the jobs do not fit the library: {said}\n")
+
+
+def test_memcheck_runs_where_it_is(double: Double, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With programs in its place: one that runs what it is given, one that finds something, one without a GPU."""
+    launches = [each for each in plan["launches"] if each["kernel"] == "vector_add"]
+    smallest = min(launches, key=gpu_jobs.bytes_of)
+    assert double.run_typed(smallest, plan, {-1: right_answers(smallest)}).faults == []
+    tool = double.folder / "bin" / "compute-sanitizer"
+    tool.parent.mkdir()
+    program = double.program.with_name("typed")
+    monkeypatch.setenv("PATH", str(tool.parent))
+    assert gpu_jobs.run_memcheck(program, launches, plan["variants"]) == ("not run, for it is not here", [])
+    run_it = '#!/bin/sh\nwhile [ "$1" != --log-file ]; do shift; done\nlog=$2\nshift 2\n'
+    for script, expected in (
+        ('exec "$@"', (f"{len(gpu_jobs.names_of(launches))} variants", "")),
+        (
+            'echo "Invalid __global__ write" > "$log"; "$@" > "$log.out"; exit 9',
+            ("0 variants", "Invalid __global__ write"),
+        ),
+        ('echo "Error: Device not supported" > "$log"; exit 1', ("not run, for it has no access to this GPU", "")),
+    ):
+        tool.write_text(f"{run_it}{script}\n")
+        tool.chmod(0o755)
+        said, faults = gpu_jobs.run_memcheck(program, launches, plan["variants"])
+        assert (said, faults[-1] if faults else "") == expected
+
+
+# -- what is measured
+
+
+def test_costs_beside_the_driver(
+    double: Double,
+    default_library: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (double.folder / "answers").write_text("")
+    gpu_links.link_cost(default_library.folder / "build", tmp_path / "cost")
+    starts = [tmp_path / name for name in gpu_links.STARTS]
+    monkeypatch.setenv("KILN_DOUBLE", str(double.folder))
+    assert gpu_figures.run_cost(tmp_path / "cost", starts, 1) == []
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    for line, bar in zip(lines, ("1.05", "1.1", "1.1", "1.3", "1.3", "50", "50"), strict=False):
+        assert re.fullmatch(
+            rf" +\D.*: \d+\.\d\d us, \d+\.\d\d us, ratio \d+\.\d{{3}}, .*bar {re.escape(bar)}( over)?", line
+        )
+    assert lines[7].strip().startswith("15 launches as a graph, beside a stream: ")
+    (fault,) = gpu_figures.run_cost(tmp_path / "cost", [*starts[:3], tmp_path / "nowhere"], 1)
+    assert "nowhere is 2" in fault or "posix_spawn" in fault
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (fault,) = gpu_figures.run_cost(tmp_path / "cost", starts, 1)
+    assert fault.startswith("cost: exit code 2: libcuda.so.1: cannot open")
+
+
+def test_a_figure_past_its_bar_says_so() -> None:
+    figures: list[dict[str, object]] = [
+        {"name": "a", "ours": 1.2, "raw": 1.0, "bar": 1.1},
+        {"name": "b", "ours": 90.0, "raw": 30.0, "most": 50},
+        {"name": "c", "ours": 1.0, "raw": 1.0, "bar": 1.1},
+        {"name": "d", "microseconds": 3.0},
+    ]
+    assert list(gpu_figures.lines_of(figures)) == [
+        "a: 1.20 us, 1.00 us, ratio 1.200, bar 1.1 over",
+        "b: 90.00 us, 30.00 us, ratio 3.000, 60.0 us more, bar 50 over",
+        "c: 1.00 us, 1.00 us, ratio 1.000, bar 1.1",
+        "d: 3.00 us",
+    ]
+
+
+class _Event:
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, end: _Event) -> float:
+        assert end is not self
+        return 2.0
+
+
+class _Kernel:
+    """What Triton's JIT is called with."""
+
+    def __init__(self) -> None:
+        self.launched: set[tuple[Any, ...]] = set()
+
+    def __getitem__(self, grid: tuple[int]) -> Any:
+        return lambda made, given, *numbers, **options: self.launched.add((grid, given, numbers, *options.values()))
+
+
+def test_costs_from_python(double: Double, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures, with a torch that only takes the calls; and the variants of kernels.yaml are what is launched."""
+    monkeypatch.setattr(python_costs, "ROUNDS", 2)
+    cuda = SimpleNamespace(synchronize=lambda: None, Event=_Event)
+    torch = SimpleNamespace(
+        cuda=cuda,
+        float16="fp16",
+        zeros=lambda *shape, dtype, device: (shape, dtype, device),
+        empty_like=lambda given: given,
+        softmax=lambda given, axis: given[axis],
+    )
+    kernel = _Kernel()
+    python_costs.measure(torch, kernel)
+    figures = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(figures) == 13
+    on_the_gpu = [each["microseconds"] for each in figures if each["name"].endswith("on the GPU")]
+    assert on_the_gpu == [100.0] * 8
+    wanted = {
+        (8192, 1000, 1024),
+        (8192, 2048, 2048),
+        (4096, 4096, 4096),
+        (1024, 16384, 16384),
+        (1, 64, 1024),
+        (1, 2048, 2048),
+    }
+    assert {(grid[0], numbers[0], block) for grid, _, numbers, block, _ in kernel.launched} == wanted
+    for *_, block, warps in kernel.launched:
+        assert double.facts(f"softmax_fp16_{block}", "sm_90a")["threads"] == 32 * warps
+
+
+def test_costs_from_python_are_shown_as_far_as_they_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    gpu_figures.run_python_costs()
+    assert capsys.readouterr().out == "    not measured: triton and torch not installed\n"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    program = tmp_path / "costs.py"
+    program.write_text('print(\'{"name": "a", "microseconds": 2.5}\')\nraise SystemExit("no compiler")\n')
+    gpu_figures.run_python_costs(program)
+    assert capsys.readouterr().out == "    a: 2.50 us\n    not measured: costs.py: exit code 1: no compiler\n"
+
+
+def test_the_example_replays_a_graph(
+    double: Double,
+    default_library: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Captured launches are those of the stream, to the last parameter, and none is launched by the capture."""
+    (double.folder / "answers").write_text("")
+    (double.folder / "log").write_text("")
+    gpu_links.link_graph(default_library.folder / "build", tmp_path / "graph")
+    subprocess.run([tmp_path / "graph", "1"], check=True)
+    log = double.log()
+    assert len(log) == 60
+    assert log[:15] == log[15:30] == log[30:45] == log[45:]
+    first = [Path(line[0]).stem for line in log[:3]]
+    assert first == ["rms_norm_fp32_1024", "layer_norm_fp32_1024", "softmax_fp32_1024"]
+    assert gpu_run.run_graph(tmp_path / "graph") == []
+    assert re.search(r"15 launches: \S+ us on a stream, \S+ us as a graph", capsys.readouterr().out)
+    # The last launch of the graph writes something else.
+    answer = tmp_path / "answer"
+    answer.write_bytes(b"\1")
+    (double.folder / "answers").write_text(f"29 0 1 {answer}\n")
+    assert subprocess.run([tmp_path / "graph", "1"], check=False).returncode == 1
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (fault,) = gpu_run.run_graph(tmp_path / "graph")
+    assert fault == "exit code 2: there is no driver of a GPU"

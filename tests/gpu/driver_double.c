@@ -3,10 +3,11 @@
  *
  * The folder $KILN_DOUBLE holds `images`, a line an image that can be loaded (PATH SIZE STATIC_SHARED STACK REGISTERS COUNT
  * and OFFSET SIZE of each parameter; any other is refused with error 209), and `answers`, lines of LAUNCH OFFSET SIZE PATH: the
- * bytes that launch number LAUNCH writes to the address at OFFSET of its parameters. Each launch adds a line to `log`:
- * PATH, grid, block, shared memory, attributes as ID:VALUES, and the parameters as hexadecimal digits. With
+ * bytes that launch number LAUNCH, or each one for -1, writes to the address at OFFSET of its parameters. Each launch adds a
+ * line to `log`, one in a graph when that is replayed: PATH, grid, block, shared memory, attributes as ID:VALUES, and the parameters as hexadecimal digits. With
  * $KILN_DOUBLE_OVERRUN, a launch also writes a byte behind the answer.
  */
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,25 @@ typedef struct {
     unsigned count;
 } configuration;
 
+/* What a stream captures: launches, with their parameters. */
+typedef struct {
+    size_t count;
+    struct {
+        configuration config;
+        attribute attributes[4];
+        image *function;
+        size_t size;
+        unsigned char parameters[4096];
+    } launches[16];
+} graph;
+
+typedef struct {
+    graph *captured; /* NULL: it does not capture */
+} stream;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread void *current;
+
 static FILE *open_file(const char *name, const char *mode)
 {
     char path[1024];
@@ -53,8 +73,10 @@ static unsigned char *slurp(const char *path, size_t size)
 
 int cuInit(unsigned flags) { return (int)flags; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = NULL; return device; }
-int cuCtxSetCurrent(void *context) { return context != NULL; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { static int primary; *context = &primary; return device; }
+int cuCtxCreate_v2(void **context, unsigned flags, int device) { *context = calloc(1, 1); return (int)flags + device; }
+int cuCtxDestroy_v2(void *context) { free(context); return 0; }
+int cuCtxSetCurrent(void *context) { current = context; return context == NULL; }
 int cuCtxSynchronize(void) { return 0; }
 
 int cuModuleLoadData(image **module, const void *data)
@@ -78,6 +100,12 @@ int cuModuleLoadData(image **module, const void *data)
     fclose(file);
     free(found);
     return 209;
+}
+
+int cuModuleLoadDataEx(image **module, const void *data, unsigned count, int *options, void **values)
+{
+    (void)count, (void)options, (void)values;
+    return cuModuleLoadData(module, data);
 }
 
 int cuModuleUnload(image *module) { free(module); return 0; }
@@ -112,6 +140,47 @@ int cuMemFree_v2(unsigned long long address) { free(pointer(address)); return 0;
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy(pointer(to), from, size); return 0; }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, pointer(from), size); return 0; }
 
+/* What the library asks of every driver: an H100 with one context, whose memory nobody asks about. */
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGetAttribute(int *value, int number, int device)
+{
+    static const int values[121] = { [1] = 1024, [10] = 32, [16] = 132, [38] = 50 << 20, [75] = 9, [95] = 1, [97] = 232448, [120] = 1 };
+    *value = values[number];
+    return device;
+}
+int cuGetErrorName(int code, const char **name) { *name = NULL; return code; }
+int cuGetErrorString(int code, const char **text) { *text = NULL; return code; }
+int cuCtxGetCurrent(void **context) { *context = current; return 0; }
+int cuCtxGetDevice(int *device) { *device = 0; return current == NULL ? 201 : 0; }
+int cuCtxPushCurrent_v2(void *context) { return context == NULL; }
+int cuCtxPopCurrent_v2(void **context) { *context = NULL; return 0; }
+int cuStreamIsCapturing(const stream *each, int *status) { *status = each != NULL && each->captured != NULL; return 0; }
+int cuLibraryLoadData(image **library, const void *data, int *options, void **values, unsigned count, int *own, void **own_values,
+                      unsigned own_count)
+{
+    if (own != NULL || own_values != NULL || own_count != 0) return 1;
+    return cuModuleLoadDataEx(library, data, count, options, values);
+}
+int cuLibraryUnload(image *library) { return cuModuleUnload(library); }
+int cuLibraryGetKernel(image **kernel, image *library, const char *name) { return cuModuleGetFunction(kernel, library, name); }
+int cuKernelGetFunction(image **function, image *kernel) { *function = kernel; return current == NULL ? 201 : 0; }
+int cuKernelSetAttribute(int number, int value, image *kernel, int device)
+{
+    return device != 0 ? 101 : cuFuncSetAttribute(kernel, number, value);
+}
+int cuPointerGetAttribute(void *value, int number, unsigned long long address) { return value != NULL && number > 0 && address > 0; }
+int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t size, void *stream)
+{
+    memset(pointer(to), byte, size);
+    return stream != NULL;
+}
+int cuEventCreate(void **event, unsigned flags) { *event = NULL; return (int)flags; }
+int cuEventDestroy_v2(void *event) { return event != NULL; }
+int cuEventRecord(void *event, void *stream) { return event != stream; }
+int cuEventSynchronize(void *event) { return event != NULL; }
+int cuEventElapsedTime(float *time, void *start, void *end) { *time = 0; return start != end; }
+
 static void answer(int launch, const unsigned char *parameters)
 {
     FILE *file = open_file("answers", "r");
@@ -121,7 +190,7 @@ static void answer(int launch, const unsigned char *parameters)
     while (fscanf(file, "%d %zu %zu %511s", &number, &offset, &size, path) == 4) {
         unsigned long long address;
         unsigned char *bytes;
-        if (number != launch) continue;
+        if (number != launch && number != -1) continue;
         memcpy(&address, parameters + offset, sizeof address);
         bytes = slurp(path, size);
         memcpy(pointer(address), bytes, size);
@@ -131,15 +200,12 @@ static void answer(int launch, const unsigned char *parameters)
     fclose(file);
 }
 
-int cuLaunchKernelEx(const configuration *config, const image *function, void **values, void **extra)
+/* What a launch comes to when it runs. */
+static void launch_now(const configuration *config, const image *function, const unsigned char *parameters, size_t size)
 {
     static int launches;
-    const unsigned char *parameters = extra[1];
-    size_t size = *(size_t *)extra[3];
+    pthread_mutex_lock(&lock);
     FILE *log = open_file("log", "a");
-    if (values != NULL || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != NULL) return 1;
-    /* As the driver has it: more than 48 KiB want the opt-in. */
-    if (config->shared > 48 * 1024 && (unsigned)function->attributes[8] < config->shared) return 1;
     fprintf(log, "%s %u,%u,%u %u,%u,%u %u ", function->path, config->grid[0], config->grid[1], config->grid[2],
             config->block[0], config->block[1], config->block[2], config->shared);
     for (unsigned i = 0; i < config->count; i++) {
@@ -151,5 +217,57 @@ int cuLaunchKernelEx(const configuration *config, const image *function, void **
     fputc('\n', log);
     fclose(log);
     answer(launches++, parameters);
+    pthread_mutex_unlock(&lock);
+}
+
+int cuLaunchKernelEx(const configuration *config, image *function, void **values, void **extra)
+{
+    const stream *on = config->stream;
+    const size_t size = *(size_t *)extra[3];
+    if (current == NULL) return 201;
+    if (values != NULL || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != NULL) return 1;
+    /* As the driver has it: more than 48 KiB want the opt-in. */
+    if (config->shared > 48 * 1024 && (unsigned)function->attributes[8] < config->shared) return 1;
+    if (on == NULL || on->captured == NULL) {
+        launch_now(config, function, extra[1], size);
+        return 0;
+    }
+    if (on->captured->count == 16 || config->count > 4 || size > 4096) abort();
+    const size_t place = on->captured->count++;
+    on->captured->launches[place].config = *config;
+    on->captured->launches[place].function = function;
+    on->captured->launches[place].size = size;
+    memcpy(on->captured->launches[place].parameters, extra[1], size);
+    for (unsigned i = 0; i < config->count; i++) on->captured->launches[place].attributes[i] = config->attributes[i];
+    on->captured->launches[place].config.attributes = on->captured->launches[place].attributes;
     return 0;
 }
+
+int cuLaunchKernel(image *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared, void *on, void **values, void **extra)
+{
+    const configuration config = { { grid_x, grid_y, grid_z }, { block_x, block_y, block_z }, shared, on, NULL, 0 };
+    return cuLaunchKernelEx(&config, function, values, extra);
+}
+
+int cuStreamCreate(stream **made, unsigned flags) { *made = calloc(1, sizeof **made); return flags > 1; }
+int cuStreamDestroy_v2(stream *made) { free(made); return 0; }
+int cuStreamSynchronize(const stream *made) { return made != NULL && made->captured != NULL ? 900 : 0; }
+int cuStreamBeginCapture_v2(stream *each, int mode) { each->captured = calloc(1, sizeof *each->captured); return mode; }
+int cuStreamEndCapture(stream *each, graph **made) { *made = each->captured; each->captured = NULL; return *made == NULL; }
+int cuGraphInstantiateWithFlags(graph **ready, graph *made, unsigned long long flags)
+{
+    *ready = malloc(sizeof **ready);
+    **ready = *made;
+    for (size_t i = 0; i < made->count; i++) (*ready)->launches[i].config.attributes = (*ready)->launches[i].attributes;
+    return (int)flags;
+}
+int cuGraphLaunch(const graph *ready, const stream *on)
+{
+    for (size_t i = 0; i < ready->count; i++) {
+        launch_now(&ready->launches[i].config, ready->launches[i].function, ready->launches[i].parameters, ready->launches[i].size);
+    }
+    return on == NULL;
+}
+int cuGraphExecDestroy(graph *ready) { free(ready); return 0; }
+int cuGraphDestroy(graph *made) { free(made); return 0; }

@@ -85,10 +85,12 @@ def make_plan(root: Path) -> dict[str, Any]:
                     {
                         "variant": variant.id,
                         "kernel": kernel.key,
+                        "group": variant.group,
                         "dtype": variant.dtype,
                         "problem": dict(problem),
                         "grid": [expression.evaluate(values) for expression in kernel.grid],
                         "arguments": arguments,
+                        "inputs": {name: _bytes(values[name], type).hex() for name, type in kernel.inputs.items()},
                         "constants": dict(interface.constants),
                         "reference": kernel.reference,
                         "tolerance": kernel.tolerance[variant.dtype],
@@ -163,8 +165,12 @@ def plan_scalar(argument: Argument, known: Mapping[str, int]) -> dict[str, Any]:
         data = struct.pack("<f", SCALARS[argument.name](known))
         return {"role": "scalar", "value": struct.unpack("<f", data)[0], "hex": data.hex()}
     value = known[argument.name]
-    data = value.to_bytes(DTYPES[argument.type].size, "little", signed=argument.type.startswith("i"))
-    return {"role": "scalar", "value": value, "hex": data.hex()}
+    return {"role": "scalar", "value": value, "hex": _bytes(value, argument.type).hex()}
+
+
+def _bytes(value: int, type: str) -> bytes:
+    """An integer as the machine has it."""
+    return value.to_bytes(DTYPES[type].size, "little", signed=type.startswith("i"))
 
 
 def _integers(values: Mapping[str, object]) -> dict[str, int]:

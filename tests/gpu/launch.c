@@ -1,18 +1,19 @@
-/* Launches images of the library kernels on the first GPU, from the archive and its records alone: no CUDA header, no
- * Python, and no word of any kernel.
+/* Launches images of the library kernels on the first GPU, by the library's own launches: no CUDA header, no Python, and no
+ * word of any kernel. Arguments are set by what the library tells of its variants, and the grid that it computes is held
+ * against the one that is asked for.
  *
  *     launch JOBS
  *
  * JOBS is a file of words. `refuse VARIANT TARGET` loads an image that the GPU cannot run. A launch is
  *
  *     launch VARIANT TARGET GRID_X GRID_Y GRID_Z
- *     scalar NAME HEX                     an argument's bytes, as they lie in memory
+ *     scalar NAME HEX                     the bytes of an argument or a launch input, as they lie in memory
  *     input NAME BYTES ALIGN PATH         what lies behind a pointer; it must be the same after the launch
  *     output NAME BYTES ALIGN PATH        filled with 0xff before the launch, written to PATH after it
  *     zero NAME BYTES ALIGN               memory to work in
  *     go
  *
- * An address is a multiple of what the record promises, or of ALIGN where it promises nothing, and of no more. Before and
+ * An address is a multiple of what the variant promises, or of ALIGN where it promises nothing, and of no more. Before and
  * behind each buffer lies a margin that must not change. For each launch a line goes to standard output: `ok NUMBER` or
  * `failed NUMBER WHY`, and for each refusal `refused VARIANT TARGET ERROR`. The exit code is 1 when a launch failed.
  */
@@ -30,30 +31,9 @@ typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
-typedef struct CUstream_st *CUstream;
 typedef unsigned long long CUdeviceptr;
 
-typedef struct {
-    int id; /* CU_LAUNCH_ATTRIBUTE_... */
-    char pad[4];
-    union {
-        char pad[64];
-        struct {
-            unsigned x, y, z;
-        } cluster_dimension;
-        int cooperative;
-    } value;
-} CUlaunchAttribute;
-
-typedef struct {
-    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
-    CUstream stream;
-    CUlaunchAttribute *attributes;
-    unsigned attribute_count;
-} CUlaunchConfig;
-
-enum { LAUNCH_ATTRIBUTE_COOPERATIVE = 2, LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
-enum { FUNC_SHARED_SIZE_BYTES = 1, FUNC_LOCAL_SIZE_BYTES = 3, FUNC_NUM_REGS = 4, FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+enum { FUNC_SHARED_SIZE_BYTES = 1, FUNC_LOCAL_SIZE_BYTES = 3, FUNC_NUM_REGS = 4 };
 
 static CUresult (*cuInit)(unsigned);
 static CUresult (*cuDeviceGet)(CUdevice *, int);
@@ -65,12 +45,10 @@ static CUresult (*cuModuleUnload)(CUmodule);
 static CUresult (*cuModuleGetFunction)(CUfunction *, CUmodule, const char *);
 static CUresult (*cuFuncGetParamInfo)(CUfunction, size_t, size_t *, size_t *);
 static CUresult (*cuFuncGetAttribute)(int *, int, CUfunction);
-static CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
 static CUresult (*cuMemAlloc)(CUdeviceptr *, size_t);
 static CUresult (*cuMemFree)(CUdeviceptr);
 static CUresult (*cuMemcpyHtoD)(CUdeviceptr, const void *, size_t);
 static CUresult (*cuMemcpyDtoH)(void *, CUdeviceptr, size_t);
-static CUresult (*cuLaunchKernelEx)(const CUlaunchConfig *, CUfunction, void **, void **);
 
 static bool load_driver(void)
 {
@@ -88,12 +66,10 @@ static bool load_driver(void)
         { "cuModuleGetFunction", &cuModuleGetFunction },
         { "cuFuncGetParamInfo", &cuFuncGetParamInfo },
         { "cuFuncGetAttribute", &cuFuncGetAttribute },
-        { "cuFuncSetAttribute", &cuFuncSetAttribute },
         { "cuMemAlloc_v2", &cuMemAlloc },
         { "cuMemFree_v2", &cuMemFree },
         { "cuMemcpyHtoD_v2", &cuMemcpyHtoD },
         { "cuMemcpyDtoH_v2", &cuMemcpyDtoH },
-        { "cuLaunchKernelEx", &cuLaunchKernelEx },
     };
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) {
@@ -111,7 +87,7 @@ static bool load_driver(void)
     return true;
 }
 
-enum { MAX_BUFFERS = 32, MAX_PARAMETER_BYTES = 4096, MARGIN = 256, NAME = 128, PATH = 1024 };
+enum { MAX_BUFFERS = 32, MAX_ARGS_BYTES = 4096, MARGIN = 256, NAME = 128, PATH = 1024 };
 
 enum buffer_kind { INPUT, OUTPUT, WORKSPACE, SCRATCH };
 
@@ -126,10 +102,11 @@ struct buffer {
 
 /* One launch, as it is put together. */
 struct job {
+    const struct kernels_variant *variant;
     const struct kernels_image *image;
-    unsigned grid[3];
-    unsigned char parameters[MAX_PARAMETER_BYTES];
-    bool given[MAX_PARAMETER_BYTES]; /* by offset */
+    uint32_t grid[3];
+    uint64_t args[MAX_ARGS_BYTES / 8]; /* the variant's argument struct */
+    bool given[MAX_ARGS_BYTES]; /* by offset */
     struct buffer buffers[MAX_BUFFERS];
     size_t buffer_count;
     char failure[256]; /* empty while all is well */
@@ -153,34 +130,21 @@ static void fail(struct job *job, const char *format, ...)
         } \
     } while (0)
 
-/* The promise of an argument to be 1 leaves no parameter: it is a constant of the image. */
-static bool is_folded(const struct kernels_image *image, const char *name, const unsigned char *data, size_t size)
+/* Puts an argument where the variant's struct has it. */
+static void set_argument(struct job *job, const char *name, const void *data, size_t size)
 {
-    int64_t value = 0;
-    memcpy(&value, data, size < sizeof value ? size : sizeof value);
-    for (uint32_t i = 0; i < image->constant_count; i++) {
-        if (strcmp(image->constants[i].name, name) == 0) return image->constants[i].value == 1 && value == 1;
+    if (job->failure[0] != '\0') return;
+    for (uint32_t i = 0; i < job->variant->argument_count; i++) {
+        const struct kernels_argument *argument = &job->variant->arguments[i];
+        if (strcmp(argument->name, name) != 0) continue;
+        if (argument->size != size) fail(job, "%s has %zu bytes, and the struct %u", name, size, argument->size);
+        if (job->given[argument->offset]) fail(job, "%s is given twice", name);
+        if (job->failure[0] != '\0') return;
+        memcpy((unsigned char *)job->args + argument->offset, data, size);
+        job->given[argument->offset] = true;
+        return;
     }
-    return false;
-}
-
-/* Puts an argument where the record says. */
-static const struct kernels_parameter *set_argument(struct job *job, const char *name, const void *data, size_t size)
-{
-    const struct kernels_image *image = job->image;
-    if (job->failure[0] != '\0') return NULL;
-    for (uint32_t i = 0; i < image->parameter_count; i++) {
-        const struct kernels_parameter *parameter = &image->parameters[i];
-        if (parameter->role != KERNELS_ROLE_USER || strcmp(parameter->name, name) != 0) continue;
-        if (parameter->size != size) fail(job, "%s has %zu bytes, and the record says %u", name, size, parameter->size);
-        if (job->given[parameter->offset]) fail(job, "%s is given twice", name);
-        if (job->failure[0] != '\0') return NULL;
-        memcpy(job->parameters + parameter->offset, data, size);
-        job->given[parameter->offset] = true;
-        return parameter;
-    }
-    if (!is_folded(image, name, data, size)) fail(job, "the image takes no %s", name);
-    return NULL;
+    fail(job, "the variant takes no %s", name);
 }
 
 static void set_scalar(struct job *job, const char *name, const char *hex)
@@ -244,33 +208,28 @@ static void set_pointer(struct job *job, enum buffer_kind kind, const char *name
 {
     CUdeviceptr address;
     if (job->failure[0] != '\0') return;
-    for (uint32_t i = 0; i < job->image->parameter_count; i++) {
-        const struct kernels_parameter *parameter = &job->image->parameters[i];
-        if (strcmp(parameter->name, name) == 0 && parameter->promise != 0) align = parameter->promise;
+    for (uint32_t i = 0; i < job->variant->argument_count; i++) {
+        const struct kernels_argument *argument = &job->variant->arguments[i];
+        if (strcmp(argument->name, name) == 0 && argument->promise != 0) align = argument->promise;
     }
     address = add_buffer(job, kind, name, size, align, path);
     set_argument(job, name, &address, sizeof address);
 }
 
-/* Gives the hidden parameters their memory: bytes for each block of the grid and each block of its cluster. */
-static void set_scratch(struct job *job)
+/* Scratch memory lies between margins too, and goes with the job's other buffers. */
+static void *give_scratch(void *job, size_t bytes, size_t align, struct CUstream_st *stream, int32_t device)
 {
-    const struct kernels_image *image = job->image;
-    size_t blocks = (size_t)job->grid[0] * job->grid[1] * job->grid[2];
-    blocks *= (size_t)image->cluster[0] * image->cluster[1] * image->cluster[2];
-    for (uint32_t i = 0; i < image->parameter_count; i++) {
-        const struct kernels_parameter *parameter = &image->parameters[i];
-        bool is_global = parameter->role == KERNELS_ROLE_GLOBAL_SCRATCH;
-        uint64_t bytes = is_global ? image->global_scratch_bytes : image->profile_scratch_bytes;
-        size_t align = is_global ? image->global_scratch_align : image->profile_scratch_align;
-        CUdeviceptr address;
-        if (parameter->role == KERNELS_ROLE_USER) {
-            if (!job->given[parameter->offset]) fail(job, "%s is not given", parameter->name);
-            continue;
-        }
-        address = bytes == 0 ? 0 : add_buffer(job, SCRATCH, "scratch", blocks * (size_t)bytes, align, "");
-        memcpy(job->parameters + parameter->offset, &address, sizeof address);
-    }
+    (void)stream;
+    (void)device;
+    return (void *)(uintptr_t)add_buffer(job, SCRATCH, "scratch", bytes, align, "");
+}
+
+static void keep_scratch(void *job, void *address, struct CUstream_st *stream, int32_t device)
+{
+    (void)job;
+    (void)address;
+    (void)stream;
+    (void)device;
 }
 
 /* The driver's own view must be the facts': parameters, hidden pointers included, and what a thread and a block take. */
@@ -297,38 +256,28 @@ static void check_function(struct job *job, CUfunction function)
     if (local != image->stack) fail(job, "the driver counts %d bytes of stack", local);
 }
 
-static void launch(struct job *job, CUfunction function)
+static void launch(struct job *job)
 {
-    const struct kernels_image *image = job->image;
-    size_t size = image->parameter_bytes;
-    void *extra[] = { (void *)1, job->parameters, (void *)2, &size, (void *)0 }; /* CU_LAUNCH_PARAM_BUFFER_POINTER, ... */
-    CUlaunchAttribute attributes[2];
-    CUlaunchConfig config = { .grid_x = job->grid[0] * image->cluster[0],
-                              .grid_y = job->grid[1] * image->cluster[1],
-                              .grid_z = job->grid[2] * image->cluster[2],
-                              .block_x = image->threads,
-                              .block_y = 1,
-                              .block_z = 1,
-                              .shared_bytes = image->shared_dynamic,
-                              .attributes = attributes };
-    memset(attributes, 0, sizeof attributes);
-    if (image->pdl) fail(job, "programmatic dependent launch needs two launches, and this is one");
-    if (image->cluster[0] * image->cluster[1] * image->cluster[2] > 1) {
-        CUlaunchAttribute *attribute = &attributes[config.attribute_count++];
-        attribute->id = LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        attribute->value.cluster_dimension.x = image->cluster[0];
-        attribute->value.cluster_dimension.y = image->cluster[1];
-        attribute->value.cluster_dimension.z = image->cluster[2];
+    const struct kernels_variant *variant = job->variant;
+    const struct kernels_scratch_allocator scratch = { job, give_scratch, keep_scratch };
+    const struct kernels_launch_options options = { .struct_bytes = sizeof options, .image = job->image };
+    uint32_t grid[3] = { 0, 0, 0 };
+    int status;
+    for (uint32_t i = 0; i < variant->argument_count; i++) {
+        if (!job->given[variant->arguments[i].offset]) fail(job, "%s is not given", variant->arguments[i].name);
     }
-    if (image->cooperative) {
-        CUlaunchAttribute *attribute = &attributes[config.attribute_count++];
-        attribute->id = LAUNCH_ATTRIBUTE_COOPERATIVE;
-        attribute->value.cooperative = 1;
+    if (job->failure[0] != '\0') return;
+    if (variant->grid(job->args, grid) != KERNELS_GRID_OK || memcmp(grid, job->grid, sizeof grid) != 0) {
+        fail(job, "the library's grid is %u by %u by %u", grid[0], grid[1], grid[2]);
+        return;
     }
-    if (image->shared_static + image->shared_dynamic > 48 * 1024) {
-        DRIVER(job, cuFuncSetAttribute(function, FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)image->shared_dynamic));
+    kernels_set_scratch_allocator(&scratch);
+    status = kernels_launch(variant, job->args, &options);
+    kernels_set_scratch_allocator(NULL);
+    if (status != 0) {
+        fail(job, "%s: %s", kernels_status_name(status), kernels_last_error()->detail);
+        for (char *end = job->failure; (end = strchr(end, '\n')) != NULL;) *end = ' '; /* a failure is one line */
     }
-    DRIVER(job, cuLaunchKernelEx(&config, function, NULL, extra));
     DRIVER(job, cuCtxSynchronize());
 }
 
@@ -351,30 +300,25 @@ static void check_buffer(struct job *job, const struct buffer *buffer)
     free(after);
 }
 
-/* The image that is loaded, for its next launch: the driver compiles a PTX each time that it is loaded. */
-static struct {
-    const struct kernels_image *image;
-    CUmodule module;
-    CUfunction function;
-} loaded;
-
-static void load(struct job *job)
+/* Holds an image that is new against what the driver says of it; the library loads it for itself. */
+static void check_image(struct job *job)
 {
-    if (loaded.image == job->image || job->failure[0] != '\0') return;
-    if (loaded.module != NULL) cuModuleUnload(loaded.module);
-    memset(&loaded, 0, sizeof loaded);
+    static const struct kernels_image *checked;
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    if (checked == job->image || job->failure[0] != '\0') return;
     if (!kernels_image_verify(job->image)) fail(job, "the image's bytes are damaged");
-    DRIVER(job, cuModuleLoadData(&loaded.module, job->image->data));
-    DRIVER(job, cuModuleGetFunction(&loaded.function, loaded.module, job->image->entry));
-    if (job->failure[0] == '\0') check_function(job, loaded.function);
-    if (job->failure[0] == '\0') loaded.image = job->image;
+    DRIVER(job, cuModuleLoadData(&module, job->image->data));
+    DRIVER(job, cuModuleGetFunction(&function, module, job->image->entry));
+    if (job->failure[0] == '\0') check_function(job, function);
+    if (module != NULL) cuModuleUnload(module);
+    if (job->failure[0] == '\0') checked = job->image;
 }
 
 static void run(struct job *job)
 {
-    set_scratch(job);
-    load(job);
-    if (job->failure[0] == '\0') launch(job, loaded.function);
+    check_image(job);
+    launch(job);
     for (size_t i = 0; i < job->buffer_count; i++) {
         if (job->failure[0] == '\0') check_buffer(job, &job->buffers[i]);
         if (job->buffers[i].memory != 0) cuMemFree(job->buffers[i].memory);
@@ -416,8 +360,9 @@ int main(int argc, char **argv)
             if (!refuse(variant, target)) return 2;
         } else if (strcmp(word, "launch") == 0 && fscanf(jobs, "%127s %127s", variant, target) == 2) {
             memset(&job, 0, sizeof job);
+            job.variant = kernels_variant_find(variant);
             job.image = kernels_image_find(variant, target);
-            if (job.image == NULL || job.image->parameter_bytes > MAX_PARAMETER_BYTES) return 2;
+            if (job.variant == NULL || job.image == NULL || job.variant->args_bytes > MAX_ARGS_BYTES) return 2;
             if (fscanf(jobs, "%u %u %u", &job.grid[0], &job.grid[1], &job.grid[2]) != 3) return 2;
         } else if (job.image == NULL) {
             fprintf(stderr, "%s: %s after %d launches, and no launch is begun\n", argv[1], word, number);

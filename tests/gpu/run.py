@@ -1,232 +1,135 @@
 """Every test that needs a GPU, in one command: python3 tests/gpu/run.py
 
-Launches each NVIDIA variant of the default library on each of its problems, from the archive with C alone, and compares
-with its reference in float64. Prints a line a kernel with its largest error, and ends with 1 when anything is off.
+Launches each NVIDIA variant of the default library on each of its problems, with each image and by each function of
+the header, alone, by group, from two threads, in two contexts, in a graph and from PTX alone, and compares with its
+reference in float64; then the smallest problem of each under compute-sanitizer, where that is here; then softmax
+through ONNX Runtime's header, with examples/onnxruntime; then tunes softmax over some shapes, runs examples/c/graph.c,
+and measures what the library costs a program beside the driver alone, Triton and torch. Prints a line a kernel with its
+largest error, and ends with 1 when anything is off. Figures alone make no fault.
 
-Needs an NVIDIA GPU of compute capability 9.0 with its driver, NumPy, and what a build made (build/include, build/lib).
-`--prepare` links the C program and writes the plan of launches into build/gpu, and runs nothing; a machine with a GPU
-and without cc and PyYAML then needs that folder alone. What it has, it uses to make them anew.
+Needs an NVIDIA GPU of compute capability 9.0 with its driver, NumPy, and what a build made (build/include, build/lib,
+build/src, build/onnxruntime). `--prepare` links the programs and writes the plan of launches into build/gpu, and runs
+nothing; a machine with a GPU and without cc, c++ and PyYAML then needs that folder alone. What it has, it uses to make
+them anew. Triton and torch are asked for their own figures where they are installed.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
-import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
-from gpu.gpu_numbers import BITS, decode, encode, extent, largest_error, view  # noqa: E402  # importable by the lines above
+from gpu.gpu_figures import run_cost, run_python_costs  # noqa: E402  # importable by the lines above
+from gpu.gpu_jobs import LIMIT, names_of, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
+from gpu.gpu_links import (  # noqa: E402  # importable by the lines above
+    STARTS,
+    compile_onnxruntime,
+    compile_program,
+    compile_tuner,
+    link_cost,
+    link_graph,
+    link_typed,
+)
 
 FOLDER = ROOT / "build" / "gpu"
-FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-D_POSIX_C_SOURCE=200809L")
-RUNS_ON_SM_90 = ("sm_90a", "compute_80")
-"""targets of the default manifest that an H100 or H200 takes; the others must be refused with an error"""
-NO_BINARY_FOR_GPU = "209"
-"""CUDA_ERROR_NO_BINARY_FOR_GPU"""
-LIMIT = 90.0
-"""seconds for all launches of a kernel: one that hangs fails alone"""
+SHAPES = (("1", "1"), ("37", "2000"), ("8192", "4096"), ("3", "16384"))
+"""rows and columns of the tensors that go through ONNX Runtime's header"""
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "launch": compile_program,
+    "typed": link_typed,
+    "tune": compile_tuner,
+    "graph": link_graph,
+    "cost": link_cost,
+}
+"""programs that a C compiler links with the library"""
 
 
-@dataclass
-class Outcome:
-    """What came of all launches of one kernel."""
-
-    launches: int = 0
-    refused: int = 0
-    largest: dict[str, float] = field(default_factory=dict)
-    """dtype -> largest error, relative to the largest magnitude in the reference"""
-    faults: list[str] = field(default_factory=list)
-
-
-def compile_program(build: Path, program: Path) -> None:
-    """Link the C program with the whole library below `build`."""
-    program.parent.mkdir(parents=True, exist_ok=True)
-    source, archive = ROOT / "tests" / "gpu" / "launch.c", build / "lib" / "libkernels.a"
-    subprocess.run(["cc", *FLAGS, "-I", build / "include", source, archive, "-ldl", "-o", program], check=True)
-
-
-def load_function(reference: str) -> Any:
-    """The function that a kernel's `reference` names, `file.py:function`."""
-    file, _, name = reference.partition(":")
-    spec = importlib.util.spec_from_file_location(Path(file).stem, ROOT / file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)
-
-
-def make_input(argument: Mapping[str, Any], seed: str) -> npt.NDArray[Any]:
-    """The bits of a tensor from its first element to its last, gaps included; equal for equal seeds."""
-    random = np.random.default_rng(zlib.crc32(seed.encode()))
-    size = extent(argument["shape"], argument["strides"])
-    if "range" in argument:
-        low, high = argument["range"]
-        return random.integers(low, high, size).astype(BITS[argument["dtype"]])
-    return encode(random.normal(size=size), argument["dtype"])
-
-
-def with_role(launch: Mapping[str, Any], role: str) -> list[dict[str, Any]]:
-    """The arguments that are scalar, input, output or workspace."""
-    return [argument for argument in launch["arguments"] if argument["role"] == role]
-
-
-def known_numbers(launch: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the reference's parameters that are no tensors."""
-    values = {**launch["constants"], **launch["problem"]}
-    values |= {argument["name"]: argument["value"] for argument in with_role(launch, "scalar")}
-    names = inspect.signature(load_function(launch["reference"])).parameters
-    return {name: values[name] for name in names if name in values}
-
-
-def wanted(launch: Mapping[str, Any], inputs: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[np.float64], ...]:
-    """What the reference makes of a launch's inputs: an array for each output."""
-    tensors = {
-        argument["name"]: decode(
-            view(inputs[argument["name"]], argument["shape"], argument["strides"]), argument["dtype"]
-        )
-        for argument in with_role(launch, "input")
-    }
-    result = load_function(launch["reference"])(**tensors, **known_numbers(launch))
-    return result if isinstance(result, tuple) else (result,)
-
-
-def job_lines(launch: Mapping[str, Any], target: str, paths: Mapping[str, Path]) -> Iterator[str]:
-    """One launch, as launch.c reads it; `paths` are the files of inputs and outputs."""
-    yield f"launch {launch['variant']} {target} {' '.join(map(str, launch['grid']))}"
-    for argument in launch["arguments"]:
-        name, role = argument["name"], argument["role"]
-        if role == "scalar":
-            yield f"scalar {name} {argument['hex']}"
-            continue
-        item = np.dtype(BITS[argument["dtype"]]).itemsize
-        size = extent(argument["shape"], argument["strides"]) * item
-        yield f"zero {name} {size} {item}" if role == "workspace" else f"{role} {name} {size} {item} {paths[name]}"
-    yield "go"
-
-
-def touched_between(memory: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether any byte that is not the tensor's own is no longer 0xff."""
-    is_own = np.zeros(memory.size, bool)
-    view(is_own, shape, strides)[...] = True
-    return bool((memory.view(np.uint8).reshape(memory.size, -1)[~is_own] != 0xFF).any())
-
-
-def compare(launch: Mapping[str, Any], target: str, outputs: Mapping[str, Path], right: Any, outcome: Outcome) -> None:
-    """Hold what one launch wrote against the reference, and see that it wrote nothing between its rows."""
-    case = f"{launch['variant']}@{target} with {launch['problem']}"
-    for argument, expected in zip(with_role(launch, "output"), right, strict=True):
-        bits = np.fromfile(outputs[argument["name"]], BITS[argument["dtype"]])
-        tensor = view(bits, argument["shape"], argument["strides"])
-        error = largest_error(decode(tensor, argument["dtype"]), expected)
-        outcome.largest[launch["dtype"]] = max(error, outcome.largest.get(launch["dtype"], 0.0))
-        if not error <= launch["tolerance"]:
-            outcome.faults.append(f"{case}: error of {argument['name']} {error:.2e}")
-        if touched_between(bits, argument["shape"], argument["strides"]):
-            outcome.faults.append(f"{case}: it wrote between the rows of {argument['name']}")
-
-
-def run_jobs(program: Path, folder: Path, lines: Sequence[str]) -> list[list[str]]:
-    """What the C program says, a list of words a line. Raises RuntimeError when it does not finish."""
-    (folder / "jobs").write_text("\n".join(lines) + "\n")
+def run_program(program: Path, *arguments: str | Path) -> tuple[list[str], list[str]]:
+    """What a program prints, and what went wrong."""
     try:
         done = subprocess.run(
-            [program, folder / "jobs"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT
+            [program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT
         )
-    except subprocess.TimeoutExpired as error:
-        said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-        raise RuntimeError(f"it hangs; {len(said.splitlines())} launches ended before") from error
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"the program ended with {done.returncode}: {done.stdout.strip()[-500:]}")
-    return [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    except subprocess.TimeoutExpired:
+        return [], [f"{program.name} hangs"]
+    lines = done.stdout.splitlines()
+    if done.returncode:
+        return [], [f"exit code {done.returncode}: {line}" for line in lines or [""]]
+    return lines, []
 
 
-def by_image(
-    launches: Sequence[Mapping[str, Any]], variants: Mapping[str, Any]
-) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Each launch for each target that this GPU takes, those of an image after each other: it is loaded once."""
-    for variant in dict.fromkeys(launch["variant"] for launch in launches):
-        for target in (target for target in variants[variant]["targets"] if target in RUNS_ON_SM_90):
-            yield from ((launch, target) for launch in launches if launch["variant"] == variant)
-
-
-def run_kernel(program: Path, launches: Sequence[Mapping[str, Any]], variants: Mapping[str, Any]) -> Outcome:
-    """All launches of one kernel, and of each of its variants the images that this GPU must refuse."""
-    outcome = Outcome()
+def run_tuner(program: Path) -> list[str]:
+    """Tune softmax over some shapes, and show what came of it. Returns what went wrong."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        runs: list[tuple[Mapping[str, Any], str, dict[str, Path], Any]] = []
-        lines: list[str] = []
-        references: dict[str, Any] = {}
-        for launch, target in by_image(launches, variants):
-            arrays, paths = {}, {}
-            for argument in with_role(launch, "input"):
-                seed = json.dumps([launch["kernel"], argument])
-                path = folder / f"{zlib.crc32(seed.encode()):08x}.in"
-                paths[argument["name"]] = path
-                if not path.exists():
-                    make_input(argument, seed).tofile(path)
-                arrays[argument["name"]] = np.fromfile(path, BITS[argument["dtype"]])
-            key = json.dumps([with_role(launch, "input"), known_numbers(launch)])
-            if key not in references:
-                references[key] = wanted(launch, arrays)
-            outputs = {each["name"]: folder / f"{len(runs)}.{each['name']}" for each in with_role(launch, "output")}
-            lines += job_lines(launch, target, paths | outputs)
-            runs.append((launch, target, outputs, references[key]))
-        foreign = [
-            (variant, target)
-            for variant in dict.fromkeys(launch["variant"] for launch in launches)
-            for target in variants[variant]["targets"]
-            if target not in RUNS_ON_SM_90
-        ]
-        lines += [f"refuse {variant} {target}" for variant, target in foreign]
+        lines, faults = run_program(program, Path(scratch) / "choices")
+    for line in lines:
+        print(f"    {line}")
+    return faults
+
+
+def run_graph(program: Path) -> list[str]:
+    """Capture and replay 15 launches, and show what came of it. Returns what went wrong."""
+    lines, faults = run_program(program)
+    for line in lines:
+        print(f"    {line}")
+    return faults
+
+
+def run_onnxruntime(program: Path, shapes: Sequence[tuple[str, str]] = SHAPES) -> list[str]:
+    """Softmax through that program, of tensors of some shapes. Returns what went wrong."""
+    faults = []
+    for shape in shapes:
+        case = f"softmax of {' x '.join(shape)} through ONNX Runtime's header"
         try:
-            said = run_jobs(program, folder, lines)
-        except RuntimeError as error:
-            outcome.faults.append(str(error))
-            return outcome
-        ended = [words for words in said if words[0] in ("ok", "failed")]
-        for (launch, target, outputs, right), words in zip(runs, ended, strict=True):
-            outcome.launches += 1
-            if words[0] == "ok":
-                compare(launch, target, outputs, right, outcome)
-            else:
-                outcome.faults.append(f"{launch['variant']}@{target} with {launch['problem']}: {words[2]}")
-        refusals = Counter(words[2] for words in said if words[0] == "refused")
-        outcome.refused = refusals.total()
-        if refusals != Counter(f"{target} {NO_BINARY_FOR_GPU}" for _, target in foreign):
-            outcome.faults.append(f"images for other GPUs were not all refused with {NO_BINARY_FOR_GPU}: {refusals}")
-    return outcome
+            done = subprocess.run(
+                [program, *shape], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            faults.append(f"{case}: it hangs")
+            continue
+        if done.returncode:
+            faults.append(f"{case}: exit code {done.returncode}: {done.stdout.strip()[-500:]}")
+    return faults
 
 
 def prepare() -> None:
-    """Link the program and write the plan, as far as this machine can; raises SystemExit when one is missing."""
+    """Link the programs and write the plan, as far as this machine can; raises SystemExit when one is missing."""
     if shutil.which("cc") and (ROOT / "build" / "lib").exists():
         # Always: a program that was linked to an older archive would test that one.
-        compile_program(ROOT / "build", FOLDER / "launch")
+        for name, make in LINKS.items():
+            make(ROOT / "build", FOLDER / name)
+    if shutil.which("c++") and (ROOT / "build" / "onnxruntime").exists():
+        compile_onnxruntime(ROOT / "build", FOLDER / "onnxruntime")
     if importlib.util.find_spec("yaml") is not None:
         from gpu.gpu_plan import make_plan
 
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / "plan.json").write_text(json.dumps(make_plan(ROOT)))
-    for name, needs in (("launch", "cc"), ("plan.json", "PyYAML")):
+    needs = {**dict.fromkeys((*LINKS, *STARTS), "cc"), "onnxruntime": "c++", "plan.json": "PyYAML"}
+    for name, program in needs.items():
         if not (FOLDER / name).exists():
-            sys.exit(f"build/gpu/{name} is missing: run this with --prepare on a machine with {needs}, or install that")
+            remedy = f"run this with --prepare on a machine with {program}, or install that"
+            sys.exit(f"build/gpu/{name} is missing: {remedy}")
+
+
+def tell(what: str, faults: Sequence[str]) -> int:
+    """Print what was done and what went wrong, and return how much that is."""
+    print(f"{'WRONG' if faults else 'ok'} {what}", flush=True)
+    for fault in faults[:10]:
+        print(f"    {fault}")
+    if len(faults) > 10:
+        print(f"    and {len(faults) - 10} more")
+    return len(faults)
 
 
 def main() -> int:
@@ -241,18 +144,20 @@ def main() -> int:
         print(f"no problem that they serve: {', '.join(sorted(unused))}")
     for kernel, group in groupby(plan["launches"], lambda launch: launch["kernel"]):
         launches = list(group)
-        outcome = run_kernel(FOLDER / "launch", launches, plan["variants"])
+        outcome = run_kernel(FOLDER / "launch", launches, plan["variants"], FOLDER / "typed")
         allowed = {launch["dtype"]: launch["tolerance"] for launch in launches}
         errors = ", ".join(f"{name} {error:.1e} of {allowed[name]:.0e}" for name, error in outcome.largest.items())
-        count = len({launch["variant"] for launch in launches})
-        verdict = "WRONG" if outcome.faults else "ok"
-        counts = f"{count} variants, {outcome.launches} launches, {outcome.refused} images refused"
-        print(f"{verdict} {kernel}: {counts}; largest error {errors or 'unknown'}", flush=True)
-        for fault in outcome.faults[:10]:
-            print(f"    {fault}")
-        if len(outcome.faults) > 10:
-            print(f"    and {len(outcome.faults) - 10} more")
-        bad += len(outcome.faults)
+        counts = f"{len(names_of(launches))} variants, {outcome.launches} launches, {outcome.typed} typed"
+        refused = f"{outcome.refused} images refused"
+        bad += tell(f"{kernel}: {counts}, {refused}; largest error {errors or 'unknown'}", outcome.faults)
+    said, faults = run_memcheck(FOLDER / "typed", plan["launches"], plan["variants"])
+    bad += tell(f"compute-sanitizer memcheck: {said}", faults)
+    bad += tell("onnxruntime: softmax by name and by group", run_onnxruntime(FOLDER / "onnxruntime"))
+    bad += tell("tuner: softmax_fp16 over shapes", run_tuner(FOLDER / "tune"))
+    bad += tell("examples/c/graph.c", run_graph(FOLDER / "graph"))
+    bad += tell("costs beside the driver alone", run_cost(FOLDER / "cost", [FOLDER / name for name in STARTS]))
+    print("costs of Triton and torch")
+    run_python_costs()
     print("all is well" if not bad else f"{bad} faults")
     return 1 if bad else 0
 
