@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Built, Call, Step
-from kiln.packaging import c_names, rust_names
+from kiln.packaging import c_names, cmake_names, cpp_names, onnxruntime_format, rust_names
+from kiln.packaging.inventory import inventory_of
 
 if TYPE_CHECKING:
     # What makes steps is imported when one is to be made: a build with nothing to do starts in half the time.
@@ -143,17 +144,39 @@ def record(library: Library, target: str) -> Step:
     )
 
 
+@rule("variants")
+def variants(library: Library) -> Step:
+    """compile what C programs launch: variants and groups"""
+    members = c_names.launch_members(inventory_of(library.images))
+    return Step(
+        after=library.measured(library.images),
+        inputs=lambda: {**library.launch_inputs(library.images), **library.compiler_inputs()},
+        call=lambda: Call(
+            function="kiln.package_jobs:compile_variants",
+            arguments={
+                "declared": library.declared(library.images),
+                "library": library.manifest.library,
+                "host": library.manifest.host,
+                "cc": library.host_tools.cc,
+                "folder": "objects",
+            },
+        ),
+        outputs=tuple(f"objects/{name}" for name in members),
+        cached=tuple(members),
+    )
+
+
 @rule("table")
 def table(library: Library) -> Step:
-    """compile the tables that list images, and the fixed C runtime"""
-    names = [(image.variant.id, image.target) for image in library.images]
-    members = c_names.table_members(names, library.manifest.library)
+    """compile the tables that list images, variants and groups, and the fixed C runtime"""
+    inventory = inventory_of(library.images)
+    members = c_names.table_members(inventory, library.manifest.library)
     return Step(
-        inputs=lambda: {**library.table_inputs(names), **library.compiler_inputs()},
+        inputs=lambda: {**library.table_inputs(inventory), **library.compiler_inputs()},
         call=lambda: Call(
             function="kiln.package_jobs:compile_tables",
             arguments={
-                "images": names,
+                "inventory": inventory,
                 "library": library.manifest.library,
                 "host": library.manifest.host,
                 "cc": library.host_tools.cc,
@@ -181,9 +204,10 @@ def _archive(library: Library, target: str | None) -> Step:
     images = library.images if target is None else library.images_for(target)
     targets = library.manifest.targets if target is None else (target,)
     name = library.manifest.library
-    members = c_names.archive_members([(image.variant.id, image.target) for image in images], name, target)
+    members = c_names.archive_members(inventory_of(library.images), name, target)
     objects = (
         "table",
+        "variants",
         *(f"record:{each}" for each in targets),
         *(f"objcopy:{image.id}" for image in images),
     )
@@ -217,6 +241,61 @@ def header(library: Library) -> Step:
         ),
         outputs=names,
         cached=names,
+    )
+
+
+@rule("header:cpp")
+def header_cpp(library: Library) -> Step:
+    """the C++ headers, on top of those in C"""
+    names = cpp_names.header_files(library.manifest.library)
+    return Step(
+        after=library.measured(library.images),
+        inputs=lambda: library.package_inputs(library.images),
+        call=lambda: Call(
+            function="kiln.package_jobs:render_cpp",
+            arguments={"declared": library.declared(library.images), "manifest": library.manifest},
+        ),
+        outputs=names,
+        cached=names,
+    )
+
+
+@rule("cmake")
+def cmake(library: Library) -> Step:
+    """what CMake and pkg-config find the headers and archives by"""
+    names = tuple(cmake_names.config_files(library.manifest.library))
+    return Step(
+        inputs=library.cmake_inputs,
+        call=lambda: Call(
+            function="kiln.package_jobs:render_cmake",
+            arguments={"package": library.cmake_package},
+        ),
+        outputs=names,
+        cached=names,
+    )
+
+
+@rule("header:onnxruntime", when=lambda manifest: manifest.onnxruntime is not None)
+def header_onnxruntime(library: Library) -> Step:
+    """header and archive for ONNX Runtime's loader of Triton kernels"""
+    images = library.onnxruntime_images
+    return Step(
+        after=library.measured(images),
+        inputs=library.onnxruntime_inputs,
+        call=lambda: Call(
+            function="kiln.package_jobs:package_onnxruntime",
+            arguments={
+                "records": library.declared(images),
+                "declared": library.manifest.onnxruntime,
+                "library": library.manifest.library,
+                "host": library.manifest.host,
+                "cc": library.host_tools.cc,
+                "ar": library.host_tools.ar,
+            },
+        ),
+        outputs=(onnxruntime_format.HEADER, onnxruntime_format.ARCHIVE),
+        cached=("header", "archive"),
+        warning=library.onnxruntime_warning,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import cuda_project
+from c_doubles import Doubles
 from kiln.manifest.loader import load
 from project import REPOSITORY, Project
 
@@ -47,6 +48,18 @@ def cuda(_cuda: Project, tmp_path: Path) -> Project:
     """The project of cuda_project.py, its image built and fresh; a test may change it."""
     shutil.copytree(_cuda.folder, tmp_path / "scratch", symlinks=True)
     return Project(folder=tmp_path / "scratch")
+
+
+@pytest.fixture(scope="session")
+def kiln_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a cache for tests that are about other things than what is in it."""
+    return tmp_path_factory.mktemp("kiln_cache")
+
+
+@pytest.fixture(scope="session")
+def doubles(tmp_path_factory: pytest.TempPathFactory) -> Doubles:
+    """Drivers of GPUs, for programs that launch."""
+    return Doubles(folder=tmp_path_factory.mktemp("doubles"))
 
 
 @pytest.fixture(scope="session")

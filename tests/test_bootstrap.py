@@ -433,5 +433,6 @@ def test_a_wheel_built_after_a_build_holds_kiln_alone(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not [name for name in names if not name.startswith(("kiln/", "kernel_kiln-"))]
     needed = {"kiln/graph.py", "kiln/project/template/gitignore", "kiln/packaging/templates/c/library.h.j2"}
+    needed.add("kiln/cmake/KilnAddLibrary.cmake")
     assert needed | {"kiln/packaging/runtime/c/src/lookup.c", "kiln/packaging/runtime/rust/lib.rs"} <= names
     assert sorted(path.name for path in (tree / "build").iterdir()) == ["lib"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def test_body_edit_rebuilds_the_kernels_images_only(built: Project) -> None:
     assert set(built.doit().expect().ran("compile")) == IMAGES
 
 
+def test_what_is_launched_depends_on_parameters_and_not_on_code(built: Project) -> None:
+    """A program's side of a kernel is compiled again when its parameters change, or what is declared of it."""
+    built.edit("kernels/scale.py", "x * 2", "x * 3")
+    output = built.doit().expect().output
+    assert re.search(r"^\[\d+/\d+\] archive:sm_80$", output, re.MULTILINE)
+    assert not re.search(r"^\[\d+/\d+\] variants$", output, re.MULTILINE)
+    built.edit("kernels.yaml", "grid: [", "select: n_elements > 0\n    grid: [")
+    built.doit("explain", "variants").expect(r"^  what kernels\.yaml and the sources declare changed")
+    built.doit().expect(r"^\[\d+/\d+\] variants$")
+
+
 def test_one_more_block_builds_its_images_only(built: Project) -> None:
     built.edit("kernels.yaml", "[128, 256]", "[128, 256, 512]")
     result = built.doit().expect()
@@ -70,7 +82,7 @@ def test_the_order_of_targets_reaches_the_packages(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "project", manifest=manifest)
     project.doit("header", "crate").expect()
     project.edit("kernels.yaml", "sm_80, sm_86", "sm_86, sm_80")
-    assert project.doit("header", "crate").expect().counts["built"] == 2
+    assert project.doit("header", "crate").expect().counts["built"] == 3
     clean = Project.create(tmp_path / "clean", manifest=project.read("kernels.yaml"))
     clean.doit("header", "crate").expect()
     for name in ("include/scratch/scratch.h", "rust/scratch/Cargo.toml"):

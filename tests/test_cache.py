@@ -13,6 +13,8 @@ import pytest
 
 from project import MANIFEST, REPOSITORY, Project
 
+STEPS = 23
+"""of a build of the whole project"""
 IMAGES = {f"scale_fp32_{block}@{target}" for block in (128, 256) for target in ("sm_80", "gfx942")}
 IMAGE = "images/sm_80/scale_fp32_128.cubin"
 
@@ -26,7 +28,7 @@ def contents(project: Project) -> dict[str, bytes]:
 def _filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
     folder = tmp_path_factory.mktemp("filled")
     project = Project.create(folder / "scratch")
-    project.doit(KILN_CACHE=str(folder / "cache")).expect("^20 built, 0 up to date")
+    project.doit(KILN_CACHE=str(folder / "cache")).expect(f"^{STEPS} built, 0 up to date")
     return project, folder / "cache"
 
 
@@ -50,17 +52,17 @@ def test_a_clean_build_compiles_nothing_and_makes_the_same_bytes(filled: tuple[P
     project, cache = filled
     before = contents(project)
     shutil.rmtree(project.folder / "build")
-    result = project.doit(KILN_CACHE=cache).expect("^0 built, 20 from cache, 0 up to date, 0 failed")
+    result = project.doit(KILN_CACHE=cache).expect(f"^0 built, {STEPS} from cache, 0 up to date, 0 failed")
     assert f"compile:{sorted(IMAGES)[0]} from cache" in result.output
     assert contents(project) == before
-    project.doit(KILN_CACHE=cache).expect("^0 built, 20 up to date")
+    project.doit(KILN_CACHE=cache).expect(f"^0 built, {STEPS} up to date")
     project.doit("list", "--all", "-s").expect("^U crate", "^U compile:scale_fp32_128@sm_80")
 
 
 def test_another_tree_shares_it_and_going_back_compiles_nothing(filled: tuple[Project, str], tmp_path: Path) -> None:
     project, cache = filled
     other = Project.create(tmp_path / "elsewhere" / "another")
-    other.doit(KILN_CACHE=cache).expect("^0 built, 20 from cache")
+    other.doit(KILN_CACHE=cache).expect(f"^0 built, {STEPS} from cache")
     assert contents(other) == contents(project)
     other.edit("kernels/scale.py", "x * 2", "x * 3")
     assert set(other.doit(KILN_CACHE=cache).expect().ran("compile")) == IMAGES
@@ -124,12 +126,12 @@ def test_damaged_entries_are_made_anew_and_set_aside(filled: tuple[Project, str]
         if index % 4 == 3:
             path.unlink()
     shutil.rmtree(project.folder / "build")
-    result = project.doit(KILN_CACHE=cache).expect("^20 built, 0 up to date, 0 failed")
+    result = project.doit(KILN_CACHE=cache).expect(f"^{STEPS} built, 0 up to date, 0 failed")
     assert contents(project) == before
     assert result.output.count("kiln: warning: ") == 1
-    assert len(list(Path(cache).rglob("*.damaged"))) == 15
+    assert len(list(Path(cache).rglob("*.damaged"))) == STEPS - STEPS // 4
     shutil.rmtree(project.folder / "build")
-    project.doit(KILN_CACHE=cache).expect("^0 built, 20 from cache")
+    project.doit(KILN_CACHE=cache).expect(f"^0 built, {STEPS} from cache")
 
 
 def test_a_link_planted_in_it_is_not_followed(filled: tuple[Project, str], tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_two_trees_at_once_are_both_right(filled: tuple[Project, str], tmp_path:
     for tree in trees:
         assert contents(tree) == contents(project)
     shutil.rmtree(trees[0].folder / "build")
-    trees[0].doit(KILN_CACHE=str(tmp_path / "new")).expect("^0 built, 20 from cache")
+    trees[0].doit(KILN_CACHE=str(tmp_path / "new")).expect(f"^0 built, {STEPS} from cache")
     assert contents(trees[0]) == contents(project)
 
 
@@ -186,21 +188,21 @@ def test_the_command_shows_what_there_is(filled: tuple[Project, str]) -> None:
     size = sum(path.stat().st_size for path in entries(cache))
     assert shown == {
         "folder": cache,
-        "entries": 20,
+        "entries": STEPS,
         "bytes": size,
         "limit": 2 << 30,
-        "last_build": {"hits": 0, "misses": 20},
-        "all": {"hits": 0, "misses": 20},
+        "last_build": {"hits": 0, "misses": STEPS},
+        "all": {"hits": 0, "misses": STEPS},
     }
     shutil.rmtree(project.folder / "build")
     project.doit(KILN_CACHE=cache).expect()
     project.doit("cache", KILN_CACHE=cache).expect(
         f"^folder +{cache}$",
-        r"^entries +20, [\d.]+ KiB of at most 5\.0 GiB$",
-        r"^last build +20 hits \(100 %\), 0 misses$",
-        r"^all builds +20 hits \(50 %\), 20 misses",
+        rf"^entries +{STEPS}, [\d.]+ KiB of at most 5\.0 GiB$",
+        rf"^last build +{STEPS} hits \(100 %\), 0 misses$",
+        rf"^all builds +{STEPS} hits \(50 %\), {STEPS} misses",
     )
-    project.doit("cache", "--clear", KILN_CACHE=cache).expect(f"^removed 20 entries from {cache}$")
+    project.doit("cache", "--clear", KILN_CACHE=cache).expect(f"^removed {STEPS} entries from {cache}$")
     assert entries(cache) == []
     project.doit("cache", KILN_CACHE=cache).expect("^entries +0, 0 B of", "^all builds +0 hits, 0 misses")
     project.doit("cache", KILN_CACHE="off").expect("the cache is off")
@@ -212,7 +214,7 @@ def test_the_command_needs_no_sound_manifest_and_changes_nothing(filled: tuple[P
     project, cache = filled
     project.write("kernels.yaml", "version: 9\n")
     before = {path: path.stat().st_mtime_ns for path in project.folder.rglob("*")}
-    project.doit("cache", KILN_CACHE=cache).expect("^entries +20", "^last build +0 hits, 20 misses")
+    project.doit("cache", KILN_CACHE=cache).expect(f"^entries +{STEPS}", f"^last build +0 hits, {STEPS} misses")
     assert {path: path.stat().st_mtime_ns for path in project.folder.rglob("*") if "__pycache__" not in path.parts} == {
         path: time for path, time in before.items() if "__pycache__" not in path.parts
     }
@@ -230,7 +232,7 @@ def test_the_limit_is_kept(filled: tuple[Project, str]) -> None:
 
 def test_verify_finds_damage_that_time_stamps_hide(built: Project) -> None:
     """The state is told that the damaged file is the one that was published: as a failing disk would have it."""
-    built.doit("verify").expect(r"^(\d+) of \1 outputs of 20 steps are what was built$")
+    built.doit("verify").expect(rf"^(\d+) of \1 outputs of {STEPS} steps are what was built$")
     before = contents(built)
     image = built.folder / "build" / IMAGE
     header = built.folder / "build/include/scratch/scratch.h"
@@ -243,7 +245,7 @@ def test_verify_finds_damage_that_time_stamps_hide(built: Project) -> None:
         r"actual: \d+ bytes with sha256 [0-9a-f]{64}$",
         "^DAMAGED header:c$",
         r"scratch\.h: missing$",
-        r"outputs of 20 steps are what was built; the next doit makes the others anew$",
+        rf"outputs of {STEPS} steps are what was built; the next doit makes the others anew$",
         code=1,
     )
     assert shown.output.count("DAMAGED") == 2

@@ -48,9 +48,9 @@ def test_what_is_there_is_promised(tree: Path) -> None:
     for name in CROSS:
         program(tree / "bin", name)
     assert ci(tree)[0] == ["['test'] aarch64"]
-    for name in LLVM:
+    for name in ("make", *LLVM):
         program(tree / "bin", name)
-    assert ci(tree) == (["['test'] aarch64,llvm"], "")
+    assert ci(tree) == (["['test'] aarch64,make,llvm"], "")
 
 
 @pytest.mark.parametrize("gone", CROSS)

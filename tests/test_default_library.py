@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+from c_doubles import Doubles
 from kiln.engine.state import State
 from kiln.library import Library
 from kiln.manifest.loader import load
@@ -247,6 +249,56 @@ def test_a_c_program_links_and_checks_every_image(library: Project, tmp_path: Pa
         place = int(address, 16)
         assert place % 64 == 0, name
         assert any(start <= place < start + size for start, size in readable), name
+
+
+def softmax(columns: int) -> bytes:
+    """What the example has to compute of its input."""
+    index = np.arange(37 * columns, dtype=np.uint64)
+    values = (index * 2654435761 % 2000).astype(np.float32) / np.float32(100) - np.float32(10)
+    rows = values.astype(np.float64).reshape(37, columns)
+    powers = np.exp(rows - rows.max(axis=1, keepdims=True))
+    result: bytes = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32).tobytes()
+    return result
+
+
+@pytest.mark.parametrize(("driver", "target"), [("cuda", "sm_90a"), ("hip", "gfx942")])
+@pytest.mark.parametrize(
+    ("compiler", "example", "called"),
+    [
+        (("gcc", "-std=c99"), "c/softmax.c", "softmax_fp32"),
+        (("g++", "-std=c++17"), "cpp/softmax.cpp", "softmax<float>"),
+    ],
+    ids=["c", "c++"],
+)
+def test_a_program_launches_by_group(
+    library: Project,
+    doubles: Doubles,
+    tmp_path: Path,
+    driver: str,
+    target: str,
+    compiler: tuple[str, ...],
+    example: str,
+    called: str,
+) -> None:
+    """With a driver that computes nothing, and writes what NumPy says: the example takes the variants that fit."""
+    program, answers = tmp_path / "softmax", tmp_path / "answers"
+    source, archive = library.folder / "examples" / example, library.folder / "build/lib/libkernels.a"
+    include = library.folder / "build/include"
+    command = [*compiler, *WARNINGS, "-I", include, source, archive, "-ldl", "-lpthread", "-lm", "-o", program]
+    subprocess.run(command, check=True)
+    answers.mkdir()
+    for launch, columns in enumerate((1000, 4096, 16384)):
+        (answers / str(launch)).write_bytes(softmax(columns))
+    done = doubles.run(driver, program, DOUBLE_ANSWERS=str(answers))
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(", largest")[0] for line in done.stdout.splitlines()] == [
+        f"{called}: softmax_fp32_{columns if columns > 1000 else 1024}@{target} for {columns} columns"
+        for columns in (1000, 4096, 16384)
+    ]
+    (answers / "2").write_bytes(softmax(16384)[:-4] + b"\0\0\x80?")
+    assert doubles.run(driver, program, DOUBLE_ANSWERS=str(answers)).returncode == 1
+    done = doubles.run("none", program)
+    assert (done.returncode, done.stderr) == (2, "there is no driver of a GPU\n")
 
 
 def test_a_rust_program_links_and_checks_every_image(library: Project, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_tables_give_the_locked_versions_and_the_text_names_the_rest() -> None:
         name, version = requirement.split("==")
         locked.setdefault(name, set()).add(version)
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in PAGE.splitlines() if line.startswith("| ")]
-    tables = {canonicalize_name(name): set(re.findall(r"\d+\.\d[\d.]*", locks)) for name, locks in rows}
+    tables = {canonicalize_name(name): set(re.findall(r"\d+\.\d[\d.]*(?:post\d+)?", locks)) for name, locks in rows}
     del tables["package"]
     # "from Python 3.12 on" is no version of a package.
     tables["numpy"].discard("3.12")

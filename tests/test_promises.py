@@ -224,6 +224,7 @@ def test_a_struct_for_all_sets_says_what_each_is_promised(project: Project) -> N
     assert re.findall(r"^struct (\w+_args) \{", header, re.M) == [
         "scratch_copy_fp16_256_args",
         "scratch_strict_fp16_256_args",
+        *(f"scratch_{name}_args" for name in ("copy_fp16", "strict_fp16", "copy", "strict")),
     ]
     lines = header.partition("struct scratch_copy_fp16_256_args {\n")[2].partition("};")[0].split("\n")
     assert lines[1].strip() == (

@@ -37,7 +37,7 @@ def test_a_whole_build_is_a_trace_that_keeps_the_format(built: Project) -> None:
     assert [event["ts"] for event in timed] == sorted(event["ts"] for event in timed)
     images = {f"compile:scale_fp32_{block}@{target}" for block in (128, 256) for target in STAGES}
     assert images <= {event["name"] for event in timed if event["ph"] == "X"}
-    assert len([event for event in timed if event.get("args", {}).get("result") == "built"]) == 20
+    assert len([event for event in timed if event.get("args", {}).get("result") == "built"]) == 23
     for name, spans in tracks(found):
         end = 0
         open_ends: list[int] = []
@@ -95,7 +95,7 @@ def test_failures_and_what_came_from_the_cache_are_in_it(built: Project, tmp_pat
 
 def test_the_table_says_where_the_time_went(built: Project) -> None:
     built.doit("trace", "--table").expect(
-        r"^build of 20\d\d-\d\d-\d\d \S+: 20 built, 0 from cache in \d+\.\d s$",
+        r"^build of 20\d\d-\d\d-\d\d \S+: 23 built, 0 from cache in \d+\.\d s$",
         r"^from the first step to the last .* steps ran in \d+ % of that",
         r"^kind +steps +seconds +share +mean +longest$",
         r"^compile +4 +\d+\.\d\d +\d+ % +\d\.\d{3} +\d+\.\d\d$",

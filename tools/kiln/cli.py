@@ -13,8 +13,11 @@ from kiln import __version__
 from kiln.errors import ImageError, KilnError, ManifestError, Position
 from kiln.manifest.json_schema import json_schema
 from kiln.manifest.reference import reference_page
-from kiln.project import IGNORE, init, library_name
+from kiln.project import IGNORE, TEMPLATE, init, library_name
 from kiln.toolchain.targets_page import targets_page
+
+CMAKE = Path(__file__).parent / "cmake"
+"""the folder of KilnAddLibrary.cmake"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,12 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a target that its configurations are read for; may be repeated (sm_90a and gfx942 without it)",
     )
     command.add_argument("--whole", action="store_true", help="print a whole kernels.yaml with nothing else in it")
+    commands.add_parser("cmake-dir", help="print the folder of KilnAddLibrary.cmake, for CMAKE_MODULE_PATH")
+    commands.add_parser(
+        "build",
+        usage="kiln build [WORD ...]",
+        help="run doit with Kiln's plugins in the current folder, which needs no dodo.py and no settings for that",
+    )
     command = commands.add_parser(
         "inspect", help="print what image files say of themselves, and hold each against the facts beside it"
     )
     command.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a cubin, a PTX or an hsaco")
     command.add_argument("--json", action="store_true", help="print a list with one object a file, sizes in bytes")
-    chosen = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["build"] and words[1:] not in (["-h"], ["--help"]):
+        # All that follows is doit's, options too.
+        return _build(words[1:])
+    chosen = parser.parse_args(words)
     try:
         if chosen.command == "schema":
             print(json_schema(), end="")
@@ -55,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(reference_page(), end="")
         elif chosen.command == "targets-docs":
             print(targets_page(), end="")
+        elif chosen.command == "cmake-dir":
+            print(CMAKE)
         elif chosen.command == "import":
             _import(chosen)
         elif chosen.command == "inspect":
@@ -65,6 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ERROR: {error}", file=sys.stderr)
         return 3
     return 0
+
+
+def _build(words: Sequence[str]) -> int:
+    # The other commands need no doit.
+    from kiln.doit_plugin.main import run_doit
+
+    return run_doit(words, settings=TEMPLATE / "doit.cfg", dodo=TEMPLATE / "dodo.py")
 
 
 def _import(chosen: argparse.Namespace) -> None:

@@ -109,6 +109,10 @@ class PackagingError(KilnError):
     """Images could not be turned into a library."""
 
 
+class ChoicesError(KilnError):
+    """A file of choices says something that it cannot, or cannot be read or written."""
+
+
 class MemoryLimitError(KilnError):
     """A step took more memory than it may have, or than there is."""
 

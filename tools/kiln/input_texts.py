@@ -17,6 +17,7 @@ from kiln.files import FOR_ALL, asked_by
 from kiln.library import Library
 from kiln.manifest.interface import Interface
 from kiln.manifest.model import Image
+from kiln.packaging.inventory import inventory_of
 
 _CLOSURE, _SOURCE = "closure ", "source "
 """how the names of inputs begin that are over a part of a slice, and over a file in CUDA C++"""
@@ -122,6 +123,14 @@ def _package_text(
     if name == "objects" and library.outputs(after) == digest:
         rows = [row for task in after if (row := library.state.rows.get(task)) is not None]
         return _digests({output.path: output.sha256 for row in rows for output in row.outputs})
+    if name == "parameters":
+        measured = [library.parameters(image) for image in images]
+        shown = {image.id: digest_json(each) for image, each in zip(images, measured, strict=True)}
+        return _digests(shown) if digest_json(measured) == digest else None
+    if name == "groups":
+        groups = [[group, list(variants)] for group, variants in inventory_of(images).groups]
+        said = {group: ", ".join(variants) for group, variants in inventory_of(images).groups}
+        return _list(said.items()) if digest_json(groups) == digest else None
     if name == "images" and digest_json([[image.variant.id, image.target] for image in images]) == digest:
         return _list((image.id, "") for image in images)
     return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import kiln
 from kiln import files
 from kiln.binaries.expected import Expected
-from kiln.binaries.facts import SUFFIX
+from kiln.binaries.facts import SUFFIX, Facts
 from kiln.closure.slice import Closure
 from kiln.closure.world import World
 from kiln.compilers import request as requests
@@ -30,6 +30,9 @@ from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
 from kiln.packaging.c_names import image_symbol
+from kiln.packaging.cmake_names import Package
+from kiln.packaging.inventory import Inventory
+from kiln.packaging.onnxruntime_format import warning
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain import refusals
@@ -118,6 +121,17 @@ class Library:
     def images_for(self, target: str) -> tuple[Image, ...]:
         """The images of one target."""
         return tuple(image for image in self.images if image.target == target)
+
+    @property
+    def onnxruntime_images(self) -> tuple[Image, ...]:
+        """The images that may go to ONNX Runtime: of its target and, where they are listed, of its kernels."""
+        declared = self.manifest.onnxruntime
+        if declared is None:
+            return ()
+        images = self.images_for(declared.target)
+        return tuple(
+            image for image in images if declared.kernels is None or image.variant.kernel.key in declared.kernels
+        )
 
     def target(self, image: Image) -> Target:
         """What the image is built for, with its limits."""
@@ -288,14 +302,34 @@ class Library:
             **self._code(PACKAGING, TEMPLATES),
         }
 
+    def launch_inputs(self, images: Sequence[Image]) -> dict[str, str]:
+        """The same for what is launched, which says of an image only what parameters it has.
+
+        So an edit that changes a kernel's code and nothing around it leaves launches as they are.
+        """
+        declared = {name: digest for name, digest in self.package_inputs(images).items() if name != "facts"}
+        return {**declared, "parameters": digest_json([self.parameters(image) for image in images])}
+
+    def parameters(self, image: Image) -> object:
+        """The parameters of an image, as plain data; a word where it is not built, or its facts cannot be read."""
+        if self.state.rows.get(f"compile:{image.id}") is None:
+            return "not built"
+        try:
+            # As with ONNX Runtime's warning: what is built is no file that a build goes by.
+            facts = Facts.load(self.build / self.facts_path(image))
+        except (OSError, ValueError):
+            return "damaged"
+        return [facts.parameter_bytes, plain(facts.parameters)]
+
     def compiler_inputs(self) -> dict[str, str]:
         """The host's C compiler."""
         return {"host": self.manifest.host, **self.host_tools.compiler_components(self.state.files)}
 
-    def table_inputs(self, names: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """Which images there are, and Kiln's templates and runtime."""
+    def table_inputs(self, inventory: Inventory) -> dict[str, str]:
+        """Which images, variants and groups there are, and Kiln's templates and runtime."""
         return {
-            "images": digest_json([list(name) for name in names]),
+            "images": digest_json([list(name) for name in inventory.images]),
+            "groups": digest_json([[group, list(variants)] for group, variants in inventory.groups]),
             "library": self.manifest.library,
             **self._code(PACKAGING, TEMPLATES),
         }
@@ -308,6 +342,40 @@ class Library:
             "ar": self.state.files.of(self.host_tools.ar),
             **self._code(PACKAGING, TEMPLATES),
         }
+
+    @property
+    def cmake_package(self) -> Package:
+        """What CMake and pkg-config are told."""
+        manifest = self.manifest
+        return Package(library=manifest.library, targets=manifest.targets, host=manifest.host, version=self.version)
+
+    def cmake_inputs(self) -> dict[str, str]:
+        """That, and the templates."""
+        return {
+            "library": self.manifest.library,
+            "targets": ", ".join(self.manifest.targets),
+            "host": self.manifest.host,
+            "version": self.version,
+            **self._code(PACKAGING, TEMPLATES),
+        }
+
+    def onnxruntime_inputs(self) -> dict[str, str]:
+        """The records of what may go to ONNX Runtime, what of it is meant, and the tools."""
+        declared = self.manifest.onnxruntime
+        kernels = declared.kernels if declared is not None else ()
+        return {
+            **self.package_inputs(self.onnxruntime_images),
+            **self.compiler_inputs(),
+            "ar": self.state.files.of(self.host_tools.ar),
+            "onnxruntime": ", ".join(kernels) if kernels is not None else "those that it can launch",
+        }
+
+    def onnxruntime_warning(self) -> str | None:
+        """What ONNX Runtime cannot launch of that; to be asked when the images are built."""
+        declared = self.manifest.onnxruntime
+        # What is built is no file that a build goes by: the inputs have its digests.
+        facts = {image.variant.id: Facts.load(self.build / self.facts_path(image)) for image in self.onnxruntime_images}
+        return warning(facts, listed=declared is not None and declared.kernels is not None)
 
     def declared(self, images: Sequence[Image]) -> list[Declared]:
         """What a child joins into records."""

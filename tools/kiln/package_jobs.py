@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kiln.manifest.model import Manifest
+from kiln.manifest.model import Manifest, OnnxRuntime
 from kiln.packaging.archive import make_archive
+from kiln.packaging.c_launch_objects import make_variants
 from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.c_package import render_header
+from kiln.packaging.cmake_names import Package
+from kiln.packaging.cmake_package import render_package
+from kiln.packaging.cpp_package import render_cpp_header
+from kiln.packaging.inventory import Inventory
 from kiln.packaging.objcopy import make_object
+from kiln.packaging.onnxruntime import fitting, make_infos_archive, render_infos
 from kiln.packaging.record import Declared, read_records
 from kiln.packaging.rust_crate import render_crate
 from kiln.stages import timed
@@ -29,12 +35,16 @@ def compile_records(declared: list[Declared], library: str, host: str, cc: Path,
     make_records(read_records(declared), library, host, cc, staging / folder)
 
 
-def compile_tables(
-    images: list[tuple[str, str]], library: str, host: str, cc: Path, folder: str, staging: Path
-) -> None:
+def compile_variants(declared: list[Declared], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
+    """What programs launch: variants and groups as host objects."""
+    (staging / folder).mkdir(parents=True)
+    make_variants(read_records(declared), library, host, cc, staging / folder)
+
+
+def compile_tables(inventory: Inventory, library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
     """The tables, the registries and the fixed runtime as host objects."""
     (staging / folder).mkdir(parents=True)
-    make_tables(images, library, host, cc, staging / folder)
+    make_tables(inventory, library, host, cc, staging / folder)
 
 
 def archive(members: list[tuple[str, Path]], ar: Path, output: str, staging: Path) -> None:
@@ -48,6 +58,25 @@ def archive(members: list[tuple[str, Path]], ar: Path, output: str, staging: Pat
 def render_c(declared: list[Declared], manifest: Manifest, staging: Path) -> None:
     """The public C headers and the runtime's sources."""
     render_header(read_records(declared), manifest, staging)
+
+
+def render_cpp(declared: list[Declared], manifest: Manifest, staging: Path) -> None:
+    """The public C++ headers."""
+    render_cpp_header(read_records(declared), manifest, staging)
+
+
+def render_cmake(package: Package, staging: Path) -> None:
+    """What CMake and pkg-config read."""
+    render_package(package, staging)
+
+
+def package_onnxruntime(
+    records: list[Declared], declared: OnnxRuntime, library: str, host: str, cc: Path, ar: Path, staging: Path
+) -> None:
+    """Header and archive for ONNX Runtime."""
+    found = fitting(read_records(records), declared)
+    render_infos(found, library, declared.target, staging)
+    make_infos_archive(found, host, cc, ar, staging)
 
 
 def render_rust(declared: list[Declared], manifest: Manifest, version: str, folder: str, staging: Path) -> None:

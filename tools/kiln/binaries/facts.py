@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from kiln.toolchain.targets import Kind
@@ -96,6 +97,11 @@ class Facts:
     def to_json(self) -> str:
         """The facts as a file: one key a line, sorted, with the schema version."""
         return json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> Facts:
+        """Read a facts file. Raises OSError, and ValueError for what is none of this schema."""
+        return cls.from_json(path.read_text("utf-8"))
 
     @classmethod
     def from_json(cls, text: str) -> Facts:

@@ -166,19 +166,27 @@ def check_image_object(
     """
     return [
         *_check_linked(obj, host, host.data_protection, _OBJCOPY, _OBJCOPY),
-        *_check_data(obj, symbols, sha256, alignment),
+        *_check_data(obj, symbols, sha256, alignment, _OBJCOPY),
+    ]
+
+
+def check_embedded_object(
+    obj: HostObject, *, symbols: Mapping[str, int], sha256: str, host: Host, alignment: int
+) -> list[Finding]:
+    """Is this what a C compiler makes of a unit that does nothing but include files, at `symbols`?
+
+    These are as in `check_image_object`, of all the files with what lies between them.
+    """
+    remedy = "use a C compiler that writes plain ELF objects, as gcc and clang do on Linux (no -flto in CC)"
+    return [
+        *_check_compiled(obj, host),
+        *_check_data(obj, symbols, sha256, alignment, remedy),
     ]
 
 
 def check_compiled_object(obj: HostObject, *, defines: str, host: Host) -> list[Finding]:
     """Is this what a C compiler for `host` makes of a source that defines the symbol `defines`?"""
-    findings = _check_linked(
-        obj,
-        host,
-        host.code_protection,
-        "point CC to a compiler for that host, or correct `host` in kernels.yaml",
-        "use a C compiler that writes its notes, as gcc and clang do on Linux",
-    )
+    findings = _check_compiled(obj, host)
     defined = sorted(symbol.name for symbol in obj.symbols if symbol.section)
     if defines not in defined:
         findings.append(
@@ -191,6 +199,16 @@ def check_compiled_object(obj: HostObject, *, defines: str, host: Host) -> list[
             )
         )
     return findings
+
+
+def _check_compiled(obj: HostObject, host: Host) -> list[Finding]:
+    return _check_linked(
+        obj,
+        host,
+        host.code_protection,
+        "point CC to a compiler for that host, or correct `host` in kernels.yaml",
+        "use a C compiler that writes its notes, as gcc and clang do on Linux",
+    )
 
 
 def _check_linked(
@@ -234,14 +252,16 @@ def _check_linked(
     return findings
 
 
-def _check_data(obj: HostObject, symbols: Mapping[str, int], sha256: str, alignment: int) -> Iterator[Finding]:
+def _check_data(
+    obj: HostObject, symbols: Mapping[str, int], sha256: str, alignment: int, remedy: str
+) -> Iterator[Finding]:
     if len(obj.sections) != 1:
         yield Finding(
             check="the object does not hold its data in one section",
             field="sections",
             expected="1 section with bytes that are loaded",
             actual=" ".join([str(len(obj.sections)), *(section.name for section in obj.sections)]),
-            remedy=_OBJCOPY,
+            remedy=remedy,
         )
         return
     (holder,) = obj.sections
@@ -269,7 +289,7 @@ def _check_data(obj: HostObject, symbols: Mapping[str, int], sha256: str, alignm
     ]
     for check, name, expected, actual, holds in facts:
         if not holds:
-            yield Finding(check=check, field=name, expected=expected, actual=actual, remedy=_OBJCOPY)
+            yield Finding(check=check, field=name, expected=expected, actual=actual, remedy=remedy)
 
 
 def _symbols_text(symbols: set[tuple[str, str, int]]) -> str:

@@ -21,16 +21,17 @@ from kiln.doit_plugin.backend import StateBackend
 from kiln.doit_plugin.owner import check_owner
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.selection import check_names, expand, groups_of, named_by, needs_steps, steps_of
-from kiln.doit_plugin.shortcut import OUTLINE, Outcome, Shortcut, Wanted, likely_build_folder, save
+from kiln.doit_plugin.shortcut import OUTLINE, Outcome, Shortcut, Wanted, library_names, likely_build_folder, save
 from kiln.doit_plugin.tasks import Freshness, StepTask, group_task, shown
 from kiln.engine.build import Build
 from kiln.engine.interrupts import as_python_does, leave_at_once
 from kiln.engine.lock import build_lock, is_locked
 from kiln.engine.machine import cores
+from kiln.engine.outline import Outline
 from kiln.engine.state import State
 from kiln.engine.step import Step, kind_of
 from kiln.errors import KilnError, ManifestError
-from kiln.files import Notes, noted_in
+from kiln.files import Noted, Notes, Question, noted_in
 
 if TYPE_CHECKING:
     # Imported when it is needed: a build that has nothing to do makes no steps.
@@ -43,6 +44,9 @@ BUILD_FOLDER = "build"
 PRIVATE_FOLDER = ".kiln"
 """in the build folder: state, lock, temporary files, logs of failures"""
 STATE = "state.sqlite"
+
+_SETTINGS = ("pyproject.toml", "doit.cfg")
+"""where doit looks for a project's settings"""
 
 _CHANGING = ("clean", "forget", "ignore", "reset-dep", "verify")
 """Commands that change what builds rely on. They act on a group's direct subtasks only: a variant's name is
@@ -63,18 +67,29 @@ _BUILD_DIR = {
 }
 
 
+_TARGETS = {
+    **_BUILD_DIR,
+    "name": "targets",
+    "long": "targets",
+    "help": "make the library for these of its targets alone, with commas between them; what else lies in the build "
+    "folder is removed, so give them one of their own [default: all]",
+}
+
+
 class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """The doit loader `kiln`."""
 
-    cmd_options = (*DodoTaskLoader.cmd_options, _BUILD_DIR)
+    cmd_options = (*DodoTaskLoader.cmd_options, _BUILD_DIR, _TARGETS)
     namespace: dict[str, Any]
 
     def __init__(self) -> None:
         super().__init__()
         _open_streams()
-        # doit goes to the folder of dodo.py before it asks for anything; paths of the command line are of this one.
-        self._started = Path.cwd()
+        self.started = Path.cwd()
+        """The folder that paths of the command line are of: doit goes to that of dodo.py before it asks anything."""
         self.began = time.monotonic()
+        self.began_ns = time.time_ns()
+        """the same moment, since the epoch"""
         self._options: Mapping[str, Any] = {}
         self._manifest: Manifest | KilnError | None = None
         self.build: Build | None = None
@@ -113,10 +128,15 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             return self._shortcut.root
         option = self._options.get("build_dir")
         likely = option if option is not None else likely_build_folder(Path(MANIFEST), BUILD_FOLDER)
-        folder = Path(os.path.normpath((self._started if option is not None else Path.cwd()) / likely))
+        folder = Path(os.path.normpath((self.started if option is not None else Path.cwd()) / likely))
         if self._manifest is None:
             self._shortcut = Shortcut.find(
-                self._rules, folder, folder / PRIVATE_FOLDER, Path(MANIFEST), is_declared=option is None
+                self._rules,
+                folder,
+                folder / PRIVATE_FOLDER,
+                Path(MANIFEST),
+                is_declared=option is None,
+                targets=self._options.get("targets"),
             )
             if self._shortcut is not None:
                 return folder
@@ -136,10 +156,18 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
             try:
                 with _kept_for_good():
-                    self._manifest = read_manifest(Path(MANIFEST))
+                    self._manifest = self._narrowed(read_manifest(Path(MANIFEST)))
             except KilnError as error:
                 self._manifest = error
         return self._manifest
+
+    def _narrowed(self, manifest: Manifest) -> Manifest:
+        """The manifest for the targets that are asked for. Raises ManifestError."""
+        if self._options.get("targets") is None:
+            return manifest
+        from kiln.manifest.narrow import narrowed
+
+        return narrowed(manifest, self._options["targets"].split(","), "--targets")
 
     def load_doit_config(self) -> dict[str, Any]:
         """Kiln's defaults for doit's options, under those of dodo.py's DOIT_CONFIG."""
@@ -166,7 +194,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
-        if cmd.get_name() == "run":
+        if cmd.execute_tasks:
             with _kept_for_good():
                 tasks = self._shortened(pos_args, own, self.build)
             if tasks is not None:
@@ -251,7 +279,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         from kiln.library import Library, read_manifest
 
         try:
-            manifest = read_manifest(Path(MANIFEST), only=stale)
+            manifest = self._narrowed(read_manifest(Path(MANIFEST), only=stale))
         except KilnError:
             # To be told as it is told where there is no outline.
             return None
@@ -290,20 +318,35 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if manifest is not None and manifest.native:
             # Which GPUs there are is asked of the drivers, at every start.
             return
-        targets: Sequence[str] = ()
+        library: Sequence[str] = ()
         if manifest is not None:
-            targets = manifest.targets
+            library = library_names(self._rules, manifest)
         elif shortcut is not None:
-            targets = shortcut.targets
+            library = shortcut.library
         outcome = Outcome(
             kernels=_images_of(manifest) if manifest is not None else {},
-            targets=targets,
+            library=library,
             good={name: step for name, step in good.items() if name not in build.vouched},
             ran=ran,
             bad=bad,
             is_declared=self._options.get("build_dir") is None,
+            targets=self._options.get("targets"),
         )
         save(self._rules, build, build.lock.parent, self._notes, shortcut, outcome)
+
+    def answers(self) -> Mapping[Question, Noted]:
+        """What the build that has ended went by, whichever part of it was looked at anew."""
+        assert self.build is not None
+        # What doit itself reads; of dodo.py the outline has what its rules say.
+        settings = (Path(name).absolute() for name in (self._options["dodoFile"], *_SETTINGS))
+        asked: dict[Question, Noted] = {
+            ("kind", str(path)): ("file" if path.is_file() else None, None) for path in settings
+        }
+        outline = Outline.load(self.build.lock.parent / OUTLINE)
+        if outline is not None and outline.stamp == self.build.state.stamp():
+            return {**outline.answers, **asked}
+        before = self._shortcut.outline.answers if self._shortcut is not None else {}
+        return {**before, **self._notes.answers, **asked}
 
     def _names_defaults(self) -> bool:
         """Whether dodo.py says which tasks are meant where none is named."""
@@ -323,7 +366,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         """The groups, and the steps that stand alone; the steps of a group are made when somebody asks after it."""
         tasks: list[Task] = []
         for kind in dict.fromkeys(rule.kind for rule in rules):
-            own = [rule for rule in rules if rule.kind == kind]
+            own = [rule for rule in rules if rule.kind == kind and rule.applies(library.manifest)]
+            if not own:
+                continue
             if [rule.pattern for rule in own] == [kind]:
                 ((name, make),) = own[0].steps(library)
                 tasks.append(StepTask(name, make(), build, doc=own[0].doc, group=None))

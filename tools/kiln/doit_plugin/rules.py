@@ -20,6 +20,7 @@ from kiln.errors import KilnError
 if TYPE_CHECKING:
     # A build that has nothing to do makes no steps: it starts in half the time without what they are made with.
     from kiln.library import Library
+    from kiln.manifest.model import Manifest
 
 _PATTERN = re.compile(r"[a-z]+(:(<image>|<target>|[a-z]+))?")
 
@@ -31,6 +32,8 @@ class Rule:
     pattern: str
     """`compile:<image>`, `archive:<target>`, `header:c` or `crate`"""
     function: Callable[..., Step]
+    when: Callable[[Manifest], bool] | None = None
+    """whether a manifest asks for what it makes; None: each does"""
 
     @property
     def kind(self) -> str:
@@ -42,8 +45,14 @@ class Rule:
         """The function's first docstring line."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
+    def applies(self, manifest: Manifest) -> bool:
+        """Whether it has steps for the manifest."""
+        return self.when is None or self.when(manifest)
+
     def steps(self, library: Library) -> Iterator[tuple[str, Callable[[], Step]]]:
         """Task name -> how to make its step, in order of declaration; nothing is made yet."""
+        if not self.applies(library.manifest):
+            return
         if self.pattern.endswith("<image>"):
             for image in library.manifest.images:
                 owner = image.variant.kernel.key
@@ -174,11 +183,14 @@ def _statements(path: Path) -> dict[str, ast.stmt]:
     return found
 
 
-def rule(pattern: str) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
+def rule(
+    pattern: str, *, when: Callable[[Manifest], bool] | None = None
+) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
     """Make a function of dodo.py the rule for the tasks that `pattern` names.
 
     With `<image>` in the pattern there is a task for each image, and the function takes (library, image); with
-    `<target>` one for each target and (library, target); otherwise one task and (library). It returns a Step.
+    `<target>` one for each target and (library, target); otherwise one task and (library). It returns a Step. With
+    `when`, which no rule for images takes, there are tasks for the manifests alone that it holds of.
     """
     if "doit.cmd_base" in sys.modules and "kiln.doit_plugin.loader" not in sys.modules:
         # doit's own loader would find no task in the file, and end well without having done anything.
@@ -197,8 +209,18 @@ def rule(pattern: str) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
             actual=pattern,
         )
 
+    if when is not None and pattern.endswith("<image>"):
+        raise KilnError(
+            f"the rule {pattern!r} has a condition, and is one for images",
+            expected="`when` for what stands for many images",
+            actual=pattern,
+            remedy="let the manifest declare other images",
+        )
+
     def mark(function: Callable[..., Step]) -> Callable[..., Step]:
-        function.kiln_rule = pattern  # type: ignore[attr-defined]  # how the loader finds it in dodo.py's namespace
+        # How the loader finds it in dodo.py's namespace.
+        function.kiln_rule = pattern  # type: ignore[attr-defined]
+        function.kiln_when = when  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -208,4 +230,4 @@ def collect(namespace: Mapping[str, Any]) -> tuple[Rule, ...]:
     """The rules of a loaded dodo.py, in the order in which they stand there."""
     functions = [value for value in namespace.values() if hasattr(value, "kiln_rule")]
     functions.sort(key=lambda function: function.__code__.co_firstlineno)
-    return tuple(Rule(pattern=function.kiln_rule, function=function) for function in functions)
+    return tuple(Rule(pattern=function.kiln_rule, function=function, when=function.kiln_when) for function in functions)

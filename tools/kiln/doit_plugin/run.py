@@ -23,6 +23,7 @@ from kiln.doit_plugin.owner import claim
 from kiln.doit_plugin.reporting.counting import CountingReporter
 from kiln.doit_plugin.reporting.failures import StepFailed
 from kiln.doit_plugin.selection import check_made, named_early, needed
+from kiln.doit_plugin.stamp import write_stamp
 from kiln.doit_plugin.tasks import StepTask
 from kiln.engine.build import Build, Finished
 from kiln.engine.cache import StepCache
@@ -230,6 +231,16 @@ _JSON = {
 }
 
 
+_STAMP = {
+    **_NO_CACHE,
+    "name": "stamp",
+    "long": "stamp",
+    "type": str,
+    "default": None,
+    "help": "write FILE after a build without failures, and FILE.d, a depfile with all that the build went by",
+}
+
+
 def teller(reporter: Any) -> Callable[[str], None]:
     """What tells people something beside what a reporter says of tasks."""
     return reporter.warn if isinstance(reporter, CountingReporter) else warn
@@ -286,6 +297,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
         {**opt_num_process, "help": "how many steps run at once [default: the number of cores]"},
         _NO_CACHE,
         _JSON,
+        _STAMP,
     )
     _json_stream: TextIO | None = None
     """where `--json` writes"""
@@ -318,11 +330,14 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
         pdb: bool = False,
         no_cache: bool = False,
         as_json: bool = False,
+        stamp: str | None = None,
     ) -> int:
         loader = self.loader
         if not isinstance(loader, KilnLoader) or loader.build is None:
             if as_json:
                 raise InvalidCommand("--json tells of steps, and this dodo.py has no rules of Kiln's")
+            if stamp is not None:
+                raise InvalidCommand("--stamp is for what steps go by, and this dodo.py has no rules of Kiln's")
             # A dodo.py without rules is plain doit.
             result: int = super()._execute(
                 outfile, verbosity, always, continue_, "console" if reporter == "kiln" else reporter, 0, par_type,
@@ -358,7 +373,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             if loader.has_nothing_to_do:
                 chosen.initialize({}, [])
                 chosen.complete_run()
-                return 0
+                return self._stamped(loader, stamp)
             told = (self.dep_manager, chosen, continue_, always, Stream(verbosity, force_verbosity))
             runner = StepRunner(build, interrupts, *told)
             try:
@@ -383,6 +398,8 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 build.state.close()
                 loader.save_outline(*_sorted_out(dispatcher.nodes))
                 check_made(early, self.control)
+                if code == 0:
+                    code = self._stamped(loader, stamp)
             except KilnError as error:
                 warn(str(error))
                 code = 2
@@ -390,3 +407,13 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 warn("stopped; what was finished is kept")
                 code = 128 + (interrupts.number or signal.SIGINT)
             return code
+
+    def _stamped(self, loader: KilnLoader, stamp: str | None) -> int:
+        """Write the stamp that was asked for; the exit code."""
+        if stamp is not None:
+            try:
+                write_stamp(loader.started / stamp, loader.answers(), loader.began_ns)
+            except KilnError as error:
+                warn(str(error))
+                return 2
+        return 0

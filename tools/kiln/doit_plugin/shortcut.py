@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kiln
 from kiln.doit_plugin.rules import Rule, trusted_patterns
@@ -18,6 +18,9 @@ from kiln.engine.outline import Kept, Outline, Part, intact, kept_outputs
 from kiln.engine.state import State
 from kiln.engine.step import Step, kind_of
 from kiln.files import FOR_ALL, Notes, Question, asked_by, below, read
+
+if TYPE_CHECKING:
+    from kiln.manifest.model import Manifest
 
 OUTLINE = "outline"
 """in the private folder"""
@@ -56,20 +59,32 @@ class Shortcut:
         self._rules = rules
         self.root = root
         self._root = os.path.relpath(root)
-        self.targets: Sequence[str] = outline.extra["targets"]
+        self.library: Sequence[str] = outline.extra["library"]
+        """the names of the steps that stand for many images"""
         self.is_partial = False
         """whether only the kernels that are not fresh are loaded"""
 
     @classmethod
     def find(
-        cls, rules: Sequence[Rule], root: Path, private: Path, manifest: Path, *, is_declared: bool
+        cls,
+        rules: Sequence[Rule],
+        root: Path,
+        private: Path,
+        manifest: Path,
+        *,
+        is_declared: bool,
+        targets: str | None,
     ) -> Shortcut | None:
         """The outline of the last build in the folder `root`; None where there is none to rely on.
 
-        `is_declared` says whether that is the folder which the manifest names, or else the command line.
+        `is_declared` says whether that is the folder which the manifest names, or else the command line; `targets` is
+        what the latter says of these.
         """
         outline = Outline.load(private / OUTLINE)
-        if outline is None or outline.identity != identity(rules, root, is_declared=is_declared):
+        if outline is None or "library" not in outline.extra:
+            # None, or one of an older Kiln.
+            return None
+        if outline.identity != identity(rules, root, is_declared=is_declared, targets=targets):
             return None
         if is_declared and not outline.holds(("bytes", str(manifest.absolute()))):
             return None
@@ -87,7 +102,7 @@ class Shortcut:
     @property
     def names(self) -> set[str]:
         """The names of all steps."""
-        return {name for names in self._everything().parts.values() for name in names} | set(self._library())
+        return {name for names in self._everything().parts.values() for name in names} | set(self.library)
 
     def wanted(self, selection: Sequence[str]) -> Wanted | None:
         """What the selection names, all for an empty one; None when some of it is neither a step nor a group."""
@@ -97,7 +112,7 @@ class Shortcut:
         library: list[str] = []
         for name in dict.fromkeys(selection):
             kind, _, subject = name.partition(":")
-            own = [each for each in self._library() if name in (each, kind_of(each))]
+            own = [each for each in self.library if name in (each, kind_of(each))]
             library += own
             found = bool(own)
             if kind in self._image_kinds:
@@ -164,12 +179,9 @@ class Shortcut:
     def _subjects(self) -> dict[str, tuple[str, ...]]:
         return {owner: part.subjects for owner, part in self.outline.parts.items() if owner != FOR_ALL}
 
-    def _library(self) -> list[str]:
-        return _library_names(self._rules, self.targets)
-
     def _everything(self) -> Wanted:
         parts = {owner: _names(self._rules, subjects) for owner, subjects in self._subjects().items()}
-        return Wanted(parts=parts, library=self._library())
+        return Wanted(parts=parts, library=self.library)
 
 
 def _stands_for(name: str) -> str:
@@ -182,11 +194,12 @@ def _names(rules: Sequence[Rule], images: Sequence[str]) -> list[str]:
     return [f"{rule.kind}:{image}" for rule in rules if rule.pattern.endswith("<image>") for image in images]
 
 
-def _library_names(rules: Sequence[Rule], targets: Sequence[str]) -> list[str]:
+def library_names(rules: Sequence[Rule], manifest: Manifest) -> list[str]:
+    """The names of the steps that stand for many images."""
     found: list[str] = []
-    for rule in rules:
+    for rule in (rule for rule in rules if rule.applies(manifest)):
         if rule.pattern.endswith("<target>"):
-            found += [f"{rule.kind}:{target}" for target in targets]
+            found += [f"{rule.kind}:{target}" for target in manifest.targets]
         elif not rule.pattern.endswith("<image>"):
             found.append(rule.pattern)
     return found
@@ -202,13 +215,14 @@ def _chosen(subjects: Sequence[str], name: str) -> Sequence[str]:
     return [subject for subject in subjects if subject.startswith(start)]
 
 
-def identity(rules: Sequence[Rule], root: Path, *, is_declared: bool) -> Any:
+def identity(rules: Sequence[Rule], root: Path, *, is_declared: bool, targets: str | None) -> Any:
     """What an outline must be of: this project and its build folder, these rules, and this Python."""
     started = {"", os.getcwd(), _PROGRAM}  # noqa: PTH109  # as text
     return (
         os.getcwd(),  # noqa: PTH109  # as text
         str(root),
         is_declared,
+        targets,
         (sys.version, sys.prefix, tuple(entry for entry in sys.path if entry not in started)),
         tuple((rule.pattern, *rule.place) for rule in rules),
     )
@@ -220,7 +234,8 @@ class Outcome:
 
     kernels: Mapping[str, Sequence[str]]
     """those that were loaded -> their images"""
-    targets: Sequence[str]
+    library: Sequence[str]
+    """the names of the steps that stand for many images"""
     good: Mapping[str, Step]
     """the steps that are fresh now, of those that were asked"""
     ran: set[str]
@@ -229,6 +244,8 @@ class Outcome:
     """the names of the others that were asked"""
     is_declared: bool
     """whether kernels.yaml names the build folder"""
+    targets: str | None
+    """those that the command line asks for; None: all"""
 
 
 def save(
@@ -251,7 +268,7 @@ def save(
     if old is not None:
         images |= {owner: part.subjects for owner, part in old.parts.items()}
     images |= {**outcome.kernels, FOR_ALL: ()}
-    library = _library_names(rules, outcome.targets)
+    library = outcome.library
     groups: Mapping[str, int] = {}
     if not outcome.good.keys().isdisjoint(library):
         groups = Counter(_stands_for(name) for subjects in images.values() for name in _names(rules, subjects))
@@ -285,9 +302,9 @@ def save(
                 asked = asked | set(known.questions)
         parts[owner] = Part.of(subjects, asked, kept if asked <= steady else {})
     Outline(
-        identity=identity(rules, build.root, is_declared=outcome.is_declared),
+        identity=identity(rules, build.root, is_declared=outcome.is_declared, targets=outcome.targets),
         stamp=build.state.stamp(),
-        extra={"targets": tuple(outcome.targets), "trusted": trusted},
+        extra={"library": tuple(library), "trusted": trusted},
         answers=answers,
         for_all=tuple(sorted(for_all)),
         parts=parts,
