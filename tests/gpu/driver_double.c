@@ -223,13 +223,29 @@ static void launch_now(const configuration *config, const image *function, const
 int cuLaunchKernelEx(const configuration *config, image *function, void **values, void **extra)
 {
     const stream *on = config->stream;
-    const size_t size = *(size_t *)extra[3];
+    unsigned char gathered[4096] = { 0 };
+    const unsigned char *parameters = gathered;
+    size_t size = 0;
     if (current == NULL) return 201;
-    if (values != NULL || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != NULL) return 1;
+    if ((values == NULL) == (extra == NULL)) return 1;
+    if (values != NULL) {
+        for (size_t i = 0; i < function->count; i++) {
+            memcpy(gathered + function->offsets[i], values[i], function->sizes[i]);
+            size = function->offsets[i] + function->sizes[i];
+        }
+    } else {
+        if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != NULL) return 1;
+        parameters = extra[1];
+        size = *(size_t *)extra[3];
+        /* As the driver has it: of a cooperative launch with a buffer no graph can be captured. */
+        for (unsigned i = 0; i < config->count; i++) {
+            if (config->attributes[i].id == 2 && on != NULL && on->captured != NULL) return 1;
+        }
+    }
     /* As the driver has it: more than 48 KiB want the opt-in. */
     if (config->shared > 48 * 1024 && (unsigned)function->attributes[8] < config->shared) return 1;
     if (on == NULL || on->captured == NULL) {
-        launch_now(config, function, extra[1], size);
+        launch_now(config, function, parameters, size);
         return 0;
     }
     if (on->captured->count == 16 || config->count > 4 || size > 4096) abort();
@@ -237,7 +253,7 @@ int cuLaunchKernelEx(const configuration *config, image *function, void **values
     on->captured->launches[place].config = *config;
     on->captured->launches[place].function = function;
     on->captured->launches[place].size = size;
-    memcpy(on->captured->launches[place].parameters, extra[1], size);
+    memcpy(on->captured->launches[place].parameters, parameters, size);
     for (unsigned i = 0; i < config->count; i++) on->captured->launches[place].attributes[i] = config->attributes[i];
     on->captured->launches[place].config.attributes = on->captured->launches[place].attributes;
     return 0;

@@ -376,7 +376,13 @@ static int launch(void *user, const struct kiln_launch_request *request)
         attribute->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attribute->value.programmaticStreamSerializationAllowed = 1;
     }
-    return api.cuLaunchKernelEx(&config, function, NULL, extra);
+    if (!image->cooperative) {
+        return api.cuLaunchKernelEx(&config, function, NULL, extra);
+    }
+    /* Of a cooperative launch with a buffer no graph can be captured: driver 580 says CUDA_ERROR_INVALID_VALUE. */
+    void *values[KILN_MAX_PARAMETERS];
+    const int status = kiln_find_values(request, values);
+    return status != 0 ? status : api.cuLaunchKernelEx(&config, function, values, NULL);
 }
 
 static int capturing(void *user, struct CUstream_st *stream, bool *is_capturing)

@@ -47,8 +47,6 @@ enum {
     hipEventDefault = 0
 };
 
-enum { MAX_PARAMETERS = KILN_MAX_PARAMETER_BYTES / 8 };
-
 static struct {
     int (*hipInit)(unsigned int);
     int (*hipDriverGetVersion)(int *);
@@ -226,14 +224,11 @@ static int launch(void *user, const struct kiln_launch_request *request)
         return api.hipModuleLaunchKernel(function, request->grid[0], request->grid[1], request->grid[2], image->threads, 1,
             1, image->shared_dynamic, request->stream, NULL, extra);
     }
-    /* A cooperative launch takes no buffer: the address of each parameter in it. */
-    void *values[MAX_PARAMETERS];
-    if (image->parameter_count > MAX_PARAMETERS) {
-        return kiln_fail(KILN_ERROR_PARAMETERS_TOO_LARGE, "launch", "%s has %u parameters, and a cooperative launch takes %d",
-            image->id, (unsigned)image->parameter_count, MAX_PARAMETERS);
-    }
-    for (uint32_t i = 0; i < image->parameter_count; i++) {
-        values[i] = (unsigned char *)request->buffer + image->parameters[i].offset;
+    /* A cooperative launch takes no buffer. */
+    void *values[KILN_MAX_PARAMETERS];
+    const int status = kiln_find_values(request, values);
+    if (status != 0) {
+        return status;
     }
     return api.hipModuleLaunchCooperativeKernel(function, request->grid[0], request->grid[1], request->grid[2],
         image->threads, 1, 1, image->shared_dynamic, request->stream, values);

@@ -65,6 +65,7 @@ struct kiln_tuned {
 
 enum {
     KILN_MAX_PARAMETER_BYTES = 4096, /* what drivers before CUDA 12.1 take, and HIP */
+    KILN_MAX_PARAMETERS = KILN_MAX_PARAMETER_BYTES / 8, /* of a cooperative launch, which is given each one's address */
     KILN_DRIVER_OUT_OF_DATE = 222    /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
 };
 
@@ -164,6 +165,9 @@ KILN_INTERNAL int kiln_check_call(const struct kiln_variant *variant, const void
 
 /* The grid of a call, which may be empty; or a failure. */
 KILN_INTERNAL int kiln_grid_of(const struct kiln_variant *variant, const void *args, uint32_t grid[3]);
+
+/* Finds the address of each parameter in a launch's buffer. */
+KILN_INTERNAL int kiln_find_values(const struct kiln_launch_request *request, void *values[KILN_MAX_PARAMETERS]);
 
 /* Launches what a slot holds; the grid is neither empty nor out of range. */
 KILN_INTERNAL int kiln_start(const struct kiln_driver *driver, const struct kiln_variant *variant,

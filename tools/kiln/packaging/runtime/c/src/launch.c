@@ -98,6 +98,19 @@ static int launch_with_scratch(
     return status;
 }
 
+int kiln_find_values(const struct kiln_launch_request *request, void *values[KILN_MAX_PARAMETERS])
+{
+    const struct kiln_image *image = request->image;
+    if (image->parameter_count > KILN_MAX_PARAMETERS) {
+        return kiln_fail(KILN_ERROR_PARAMETERS_TOO_LARGE, "launch", "%s has %u parameters, and a cooperative launch takes %d",
+            image->id, (unsigned)image->parameter_count, KILN_MAX_PARAMETERS);
+    }
+    for (uint32_t i = 0; i < image->parameter_count; i++) {
+        values[i] = (unsigned char *)request->buffer + image->parameters[i].offset;
+    }
+    return 0;
+}
+
 static bool is_of_capture(int code)
 {
     enum { FIRST = 900, LAST = 908 }; /* ..._STREAM_CAPTURE_UNSUPPORTED, ..._STREAM_CAPTURE_WRONG_THREAD */
