@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from triton.runtime.interpreter import GridExecutor
 
-from gpu import gpu_numbers
-from gpu import run as gpu_run
+from gpu import gpu_jobs, gpu_numbers
 from project import REPOSITORY
 
 TORCH_NAMES = {
@@ -60,20 +59,20 @@ def run(launch: dict[str, Any]) -> tuple[float, bool]:
         size = gpu_numbers.extent(argument["shape"], argument["strides"])
         bits = gpu_numbers.BITS[argument["dtype"]]
         if argument["role"] == "input":
-            arrays[name] = gpu_run.make_input(argument, json.dumps([launch["kernel"], argument]))
+            arrays[name] = gpu_jobs.make_input(argument, json.dumps([launch["kernel"], argument]))
         else:
             fill = 0xFF if argument["role"] == "output" else 0
             arrays[name] = np.full(size * np.dtype(bits).itemsize, fill, np.uint8).view(bits)
         given[name] = Memory(arrays[name], argument["dtype"])
-    wanted = gpu_run.wanted(launch, arrays)
+    wanted = gpu_jobs.wanted(launch, arrays)
     function = getattr(importlib.import_module(launch["module"]), launch["function"])
     HostExecutor(function.rewrite(), function.arg_names, tuple(launch["grid"]))(**given)
     worst, is_whole = 0.0, True
-    for argument, expected in zip(gpu_run.with_role(launch, "output"), wanted, strict=True):
+    for argument, expected in zip(gpu_jobs.with_role(launch, "output"), wanted, strict=True):
         array, shape, strides = arrays[argument["name"]], argument["shape"], argument["strides"]
         got = gpu_numbers.decode(gpu_numbers.view(array, shape, strides), argument["dtype"])
         worst = max(worst, gpu_numbers.largest_error(got, expected))
-        is_whole &= not gpu_run.touched_between(array, shape, strides)
+        is_whole &= not gpu_jobs.touched_between(array, shape, strides)
     return worst, is_whole
 
 

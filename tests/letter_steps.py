@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ def write(name: str, text: str, staging: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(text[: len(text) // 2])
         file.flush()
+        # Long enough to be killed in.
+        time.sleep(0.01)
         file.write(text[len(text) // 2 :])
 
 

@@ -567,7 +567,7 @@ def test_what_a_users_task_depends_on_is_there_whatever_is_selected(built: Proje
             return {"actions": ["true"], "task_dep": ["archive:all", "compile"], "verbosity": 0}
 
 
-        def task_install():
+        def task_put():
             return {"actions": ["true"], "setup": ["header:c"], "verbosity": 0}
         """
     built.write("dodo.py", f"{built.read('dodo.py')}\n{textwrap.dedent(own)}")
@@ -575,4 +575,4 @@ def test_what_a_users_task_depends_on_is_there_whatever_is_selected(built: Proje
     assert built.doit("validate").expect().counts == {"built": 1, "up to date": 7, "failed": 0}
     built.doit("-s", "objcopy:scale_fp32_128").expect()
     (built.folder / "build/include/scratch/scratch.h").unlink()
-    assert built.doit("install").expect().counts == {"built": 1, "up to date": 8, "failed": 0}
+    assert built.doit("put").expect().counts == {"built": 1, "up to date": 8, "failed": 0}
