@@ -177,7 +177,7 @@ kernels:
     source: kernels/scale.py
     function: scale_kernel
     dtypes: [fp32, fp16]
-    blocks: [128, 256, 2048]
+    blocks: [128, 256, 512]
     exclude: [{dtype: fp16, block: [128]}]
     name: scale_{dtype}_{block}
     group: scale_{dtype}
@@ -196,7 +196,7 @@ kernels:
 # in this order: what is replaced, with what, and the word that must be gone
 REMOVALS = {
     "a target": (", sm_89]", "]", "sm_89"),
-    "a block": (", 2048]\n", "]\n", "2048"),
+    "a block": (", 512]\n", "]\n", "scale_fp32_512"),
     "a variant, by exclusion": ("block: [128]}", "block: [128, 256]}", "scale_fp16"),
     "a kernel": (MORE[MORE.index("  halved:") :], "", "halved"),
 }
