@@ -231,28 +231,21 @@ def _archive(library: Library, target: str | None) -> Step:
 @rule("header:c")
 def header(library: Library) -> Step:
     """the C headers, with the runtime's sources"""
-    names = c_names.header_files(library.manifest.library)
-    return Step(
-        after=library.measured(library.images),
-        inputs=lambda: library.package_inputs(library.images),
-        call=lambda: Call(
-            function="kiln.package_jobs:render_c",
-            arguments={"declared": library.declared(library.images), "manifest": library.manifest},
-        ),
-        outputs=names,
-        cached=names,
-    )
+    return _header(library, "render_c", c_names.header_files(library.manifest.library))
 
 
 @rule("header:cpp")
 def header_cpp(library: Library) -> Step:
     """the C++ headers, on top of those in C"""
-    names = cpp_names.header_files(library.manifest.library)
+    return _header(library, "render_cpp", cpp_names.header_files(library.manifest.library))
+
+
+def _header(library: Library, render: str, names: tuple[str, ...]) -> Step:
     return Step(
         after=library.measured(library.images),
         inputs=lambda: library.package_inputs(library.images),
         call=lambda: Call(
-            function="kiln.package_jobs:render_cpp",
+            function=f"kiln.package_jobs:{render}",
             arguments={"declared": library.declared(library.images), "manifest": library.manifest},
         ),
         outputs=names,
