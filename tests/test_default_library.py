@@ -21,6 +21,7 @@ from kiln.engine.state import State
 from kiln.library import Library
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image
+from kiln.packaging.crate_parts import LIMIT
 from optional_tools import llvm
 from project import REPOSITORY, Project
 
@@ -299,6 +300,13 @@ def test_a_program_launches_by_group(
     assert doubles.run(driver, program, DOUBLE_ANSWERS=str(answers)).returncode == 1
     done = doubles.run("none", program)
     assert (done.returncode, done.stderr) == (2, "there is no driver of a GPU\n")
+
+
+def test_a_registry_takes_the_crate(library: Project, tmp_path: Path) -> None:
+    command = ["cargo", "package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir", tmp_path]
+    subprocess.run(command, cwd=library.folder / "build/rust/kernels", check=True)
+    (packed,) = (tmp_path / "package").glob("*.crate")
+    assert packed.stat().st_size < LIMIT
 
 
 def test_a_rust_program_links_and_checks_every_image(library: Project, tmp_path: Path) -> None:

@@ -638,7 +638,7 @@ def test_the_example_replays_a_graph(
     assert log[:15] == log[15:30] == log[30:45] == log[45:]
     first = [Path(line[0]).stem for line in log[:3]]
     assert first == ["rms_norm_fp32_1024", "layer_norm_fp32_1024", "softmax_fp32_1024"]
-    assert gpu_run.run_graph(tmp_path / "graph") == []
+    assert gpu_run.run_example(tmp_path / "graph") == []
     assert re.search(r"15 launches: \S+ us on a stream, \S+ us as a graph", capsys.readouterr().out)
     # The last launch of the graph writes something else.
     answer = tmp_path / "answer"
@@ -646,5 +646,5 @@ def test_the_example_replays_a_graph(
     (double.folder / "answers").write_text(f"29 0 1 {answer}\n")
     assert subprocess.run([tmp_path / "graph", "1"], check=False).returncode == 1
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    (fault,) = gpu_run.run_graph(tmp_path / "graph")
+    (fault,) = gpu_run.run_example(tmp_path / "graph")
     assert fault == "exit code 2: there is no driver of a GPU"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from typing import Any
 
 import pytest
 
+from kiln.doit_plugin.commands.crate_size import crate_as_table
+from kiln.packaging.crate_parts import Part, split
 from project import Project
+from softmax_images import make_manifest
 
 IMAGES = [f"scale_fp32_{block}@{target}" for block in (128, 256) for target in ("sm_80", "gfx942")]
 
@@ -143,3 +147,46 @@ def test_it_changes_nothing(built: Project) -> None:
 def test_a_dodo_without_rules(built: Project) -> None:
     built.write("dodo.py", "def task_x():\n    return {'actions': ['true']}\n")
     built.doit("size").expect("^ERROR: dodo.py has no rules of Kiln's", code=3)
+
+
+def test_the_crate_as_cargo_packs_it(built: Project) -> None:
+    """Its size is what Cargo itself makes of it; the parts are all its files."""
+    found = json.loads(built.doit("size", "--crate", "--json").expect().output)["crate"]
+    assert [part["target"] for part in found["parts"]] == [None, "sm_80", "gfx942"]
+    files = [path for path in (built.folder / "build/rust/scratch").rglob("*") if path.is_file()]
+    assert sum(part["files"] for part in found["parts"]) == len(files)
+    assert found["size"] == sum(part["size"] for part in found["parts"]) == sum(path.stat().st_size for path in files)
+
+    target = built.folder / "target"
+    words = ["cargo", "package", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir", str(target)]
+    subprocess.run(words, cwd=built.folder / "build/rust/scratch", check=True)
+    (packed,) = (target / "package").glob("scratch-0.0.0.crate")
+    # Cargo adds a lock file and its reading of Cargo.toml, and packs all in one.
+    assert 0.9 < found["packed"] / packed.stat().st_size < 1.1
+    assert (found["limit"], found["split"]) == (10 * 2**20, None)
+
+    table = built.doit("size", "--crate").expect("scratch 0.0.0 can be published", r"takes 10\.0 MiB$").output
+    assert [row[0] for row in rows(table)[:5]] == ["part", "sources", "sm_80", "gfx942", "all"]
+    built.doit("size", "--crate", "sm_80").expect("takes no names: 'sm_80'", code=3)
+    built.edit("kernels/scale.py", "x * 2", "x * 3")
+    built.doit("size", "--crate").expect("the crate is not built, or not up to date: `doit crate` builds it", code=3)
+
+
+def test_a_crate_that_is_too_large_is_split_by_target() -> None:
+    """As few as there can be, in order; a target that is too large by itself has one, and the words say so."""
+    sizes = {None: 1, "sm_80": 5, "sm_90a": 4, "compute_80": 2, "gfx942": 12, "gfx90a": 1}
+    parts = [Part(target=name, files=1, size=size, packed=size) for name, size in sizes.items()]
+    assert [[part.target for part in crate] for crate in split(parts, 10)] == [
+        ["sm_80", "sm_90a"],
+        ["compute_80"],
+        ["gfx942"],
+        ["gfx90a"],
+    ]
+    lines = crate_as_table(make_manifest([]), parts, 10).splitlines()
+    assert "too large to be published: Cargo's default registry takes 10 B" in lines[10]
+    assert lines[-4:] == [
+        "    doit --targets sm_80,sm_90a --build-dir DIR crate    10 B packed",
+        "    doit --targets compute_80 --build-dir DIR crate    3 B packed",
+        "    doit --targets gfx942 --build-dir DIR crate    13 B packed, too large still: divide its kernels",
+        "    doit --targets gfx90a --build-dir DIR crate    2 B packed",
+    ]

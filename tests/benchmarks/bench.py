@@ -20,6 +20,7 @@ from bench_cache import cached
 from bench_compile import compiling, softmax
 from bench_dispatch import dispatch
 from bench_graph import edit, large, null, select
+from bench_link import link
 from bench_runner import BenchError, Settings
 from bench_table import Row, as_json, as_table
 
@@ -32,6 +33,7 @@ BENCHES: dict[str, Callable[[Settings], Iterable[Row]]] = {
     "softmax": softmax,
     "cache": cached,
     "dispatch": dispatch,
+    "link": link,
 }
 ON_DEMAND = {"large"}
 RUNS = 5

@@ -36,6 +36,10 @@ def test_all_of_them_run_in_small(tmp_path: Path) -> None:
         ("softmax", 0.25, 0.2),
         ("cache", 25.0, 60.0),
         ("dispatch", 5.0, 2.5),
+        ("link", 1.0, None),
+        ("link", 200.0, None),
+        ("link", 1.0, None),
+        ("link", 200.0, None),
     ]
     for row in report["rows"]:
         figures = [row["kiln"], row["value"], *([row["peer"]] if row["peer_name"] else [])]

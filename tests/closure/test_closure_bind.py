@@ -20,7 +20,7 @@ from kiln.manifest.signature import parse_signature
 KERNEL = (
     "@triton.jit\ndef kernel(out_ptr, in_ptr, n, flag, scale, BLOCK_SIZE: tl.constexpr, DEPTH: tl.constexpr = 2):\n"
 )
-LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12, "axes.MODE": 13}
+LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12, "axes.MODE": 13, "strides": 14}
 
 
 def at(key: str) -> Position:
@@ -34,6 +34,7 @@ def variant(
     grid: str = "rows * n",
     select: str = "n <= BLOCK_SIZE",
     tensors: dict[str, str] | None = None,
+    strides: dict[str, str] | None = None,
     axes: dict[str, Any] | None = None,
 ) -> Variant:
     one = parse_expression("1", at("grid"))
@@ -70,6 +71,7 @@ def variant(
             name: (parse_expression(shape, at("tensors")),)
             for name, shape in ({"in_ptr": "rows * DEPTH"} if tensors is None else tensors).items()
         },
+        strides={name: (parse_expression(stride, at("strides")),) for name, stride in (strides or {}).items()},
         reference=None,
         problems=(),
         tolerance={},
@@ -182,6 +184,11 @@ REFUSED: dict[str, tuple[Variant, str, str]] = {
         variant(tensors={"in_ptr": "cols"}),
         "kernels.yaml:11:5: the shape of in_ptr of soft_fp16_64 uses cols, which is not known",
         "declare it, as `inputs: {cols: i32}`",
+    ),
+    "an unknown name in a stride": (
+        variant(strides={"in_ptr": "step"}),
+        "kernels.yaml:14:5: a stride of in_ptr of soft_fp16_64 uses step, which is not known",
+        "declare it, as `inputs: {step: i32}`",
     ),
     "an axis that nothing uses": (
         variant(axes={"MODE": 1}),

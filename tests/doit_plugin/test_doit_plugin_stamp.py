@@ -41,7 +41,8 @@ def test_an_edit_while_the_build_ran_is_newer_than_the_stamp(tmp_path: Path) -> 
     source, stamp = tmp_path / "source.py", tmp_path / "out/stamp"
     source.touch()
     answers: dict[Question, Noted] = {("bytes", str(source)): ("digest", None)}
-    write_stamp(stamp, answers, time.time_ns())
+    write_stamp(stamp, {**answers, ("variable", "CC"): ("gcc", None), ("variable", "AR"): (None, None)}, time.time_ns())
+    assert (tmp_path / "out/stamp.env").read_text() == "AR\nCC\n"
     assert stamp.stat().st_mtime_ns >= source.stat().st_mtime_ns
     began = source.stat().st_mtime_ns - 1
     write_stamp(stamp, answers, began)

@@ -1,4 +1,4 @@
-"""Launches as jobs of the C programs launch.c and typed.c, and what came of them, held against the references."""
+"""Launches as jobs of launch.c, typed.c and typed.rs, and what came of them, held against the references."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ LIMIT = 90.0
 """seconds for all launches of a kernel: one that hangs fails alone"""
 LIMIT_UNDER = 180.0
 """seconds for the launches of all variants under a tool that watches them"""
+NO_IMAGE = {"c": "KERNELS_ERROR_NO_IMAGE", "rust": "NoCompatibleImage"}
+"""what a variant without an image for the GPU is refused with"""
+RUST_WAYS = ("driver", "cudarc")
+"""how the program in Rust launches"""
 
 
 @dataclass
@@ -135,15 +139,16 @@ def run_jobs(
     lines: Sequence[str],
     environment: Mapping[str, str] | None = None,
     under: Sequence[str] = (),
+    arguments: Sequence[str] = (),
 ) -> list[list[str]]:
-    """What the C program says, a list of words a line; `under` is a command that runs it, and takes longer.
+    """What a program says, a list of words a line; `under` is a command that runs it, and takes longer.
 
     Raises RuntimeError when it does not finish.
     """
     (folder / "jobs").write_text("\n".join(lines) + "\n")
     try:
         done = subprocess.run(
-            [*under, program, folder / "jobs"],
+            [*under, program, *arguments, folder / "jobs"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -246,8 +251,12 @@ def run_typed(
     outcome: Outcome,
     only: str | None = None,
     under: Sequence[str] = (),
+    way: str | None = None,
 ) -> None:
-    """Launches by the header's functions, in all ways that typed.c has; `only` leaves images of one target alone."""
+    """Launches by the header's functions, in all ways that typed.c has; `only` leaves images of one target alone.
+
+    With `way` the program is typed.rs, and launches by that.
+    """
     allowed = (only,) if only is not None else RUNS_ON_SM_90
     runs: list[tuple[Mapping[str, Any], str, dict[str, Path]]] = []
     lines: list[str] = []
@@ -271,12 +280,13 @@ def run_typed(
         runs.append((launch, found[0], outputs))
     lines += [f"absent {variant}" for variant in dict.fromkeys(absent)]
     environment = {"KERNELS_TARGET": only} if only is not None else None
-    said = run_jobs(program, tensors.folder, lines, environment, under)
+    said = run_jobs(program, tensors.folder, lines, environment, under, () if way is None else (way,))
     ended = ended_of(said, len(runs))
     for (launch, target, outputs), words in zip(runs, ended, strict=True):
         outcome.typed += 1
         if words[0] != "ok":
-            outcome.faults.append(f"{launch['variant']}@{target} with {launch['problem']}, typed, {words[2]}")
+            typed = "typed" if way is None else f"typed in Rust by {way}"
+            outcome.faults.append(f"{launch['variant']}@{target} with {launch['problem']}, {typed}, {words[2]}")
         for suffix in ("", ".group", ".unaligned"):
             written = {name: path.with_name(path.name + suffix) for name, path in outputs.items()}
             if all(path.exists() for path in written.values()):
@@ -284,7 +294,7 @@ def run_typed(
                 for path in written.values():
                     path.unlink()
     missing = [words[1:] for words in said if words[0] == "absent"]
-    if missing != [[variant, "KERNELS_ERROR_NO_IMAGE"] for variant in dict.fromkeys(absent)]:
+    if missing != [[variant, NO_IMAGE["c" if way is None else "rust"]] for variant in dict.fromkeys(absent)]:
         outcome.faults.append(f"variants without an image of {only} are not all refused: {missing}")
 
 
@@ -299,17 +309,23 @@ def run_kernel(
     launches: Sequence[Mapping[str, Any]],
     variants: Mapping[str, Any],
     typed: Path | None = None,
+    rust: Path | None = None,
 ) -> Outcome:
-    """All launches of one kernel: with each image, by launch.c; and with `typed`, by the header's functions too."""
+    """All launches of one kernel: with each image, by launch.c; by the functions of the header too with `typed`, and by
+    the crate with `rust`."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory() as scratch:
         tensors = Tensors(folder=Path(scratch))
         try:
             run_images(program, tensors, launches, variants, outcome)
+            firsts = [next(each for each in launches if each["variant"] == name) for name in names_of(launches)]
             if typed is not None:
                 run_typed(typed, tensors, launches, variants, outcome)
-                firsts = [next(each for each in launches if each["variant"] == name) for name in names_of(launches)]
                 run_typed(typed, tensors, firsts, variants, outcome, PTX)
+            if rust is not None:
+                for way in RUST_WAYS:
+                    run_typed(rust, tensors, launches, variants, outcome, way=way)
+                run_typed(rust, tensors, firsts, variants, outcome, PTX, way=RUST_WAYS[0])
         except RuntimeError as error:
             outcome.faults.append(str(error))
     return outcome

@@ -1,11 +1,17 @@
-"""Links the C programs here with the library below a build folder."""
+"""Links the programs here, in C and in Rust, with the library below a build folder."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from kiln.manifest.names import member_name
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -89,3 +95,87 @@ def link_typed(build: Path, program: Path) -> None:
     program.parent.mkdir(parents=True, exist_ok=True)
     (program.parent / "typed_calls.h").write_text(typed_calls(header))
     link(build, HERE / "typed.c", program, "-I", program.parent)
+
+
+RUST = {
+    "fp32": "f32",
+    "fp16": "kernels::F16",
+    "bf16": "kernels::BF16",
+    "fp8e4nv": "kernels::F8E4NV",
+    "i32": "i32",
+    "i64": "i64",
+}
+"""elements of tensors in Rust"""
+EXAMPLES = {
+    "cudarc": ("softmax", "attention", "cuda_cpp", "graph", "out_of_memory", "async_tokio"),
+    "cust": ("softmax", "modules"),
+}
+"""package of examples/rust -> its programs"""
+
+
+def rust_calls(plan: Mapping[str, Any]) -> str:
+    """The table of tests/gpu/rust/src/bin/typed.rs: the arguments of each variant, and of each group that has some."""
+    lines = ["calls! {"]
+    seen = set()
+    for launch in plan["launches"]:
+        for kind, name in (("variants", launch["variant"]), ("groups", launch["group"])):
+            if name not in seen:
+                lines += [f"    {kind}::{name} {{", *_fields(launch), "    }"]
+            seen.add(name)
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _fields(launch: Mapping[str, Any]) -> Iterator[str]:
+    roles = {"input": "read", "output": "written", "workspace": "written", "scalar": "scalar"}
+    arguments = [(each["name"], roles[each["role"]], each.get("dtype")) for each in launch["arguments"]]
+    arguments += [(name, "scalar", None) for name in launch["inputs"]]
+    for name, role, dtype in sorted(arguments, key=lambda argument: list(roles.values()).index(argument[1])):
+        elements = f": {RUST[dtype]}" if role != "scalar" else ""
+        yield f'        {role} {member_name(name)} = "{name}"{elements};'
+
+
+def cargo_build(package: Path, target: Path, *more: str, **environment: str) -> None:
+    """Build a package's programs, into a folder of `target`."""
+    environment = {**os.environ, **environment, "CARGO_TARGET_DIR": str(target)}
+    command = ["cargo", "build", "--quiet", "--manifest-path", package / "Cargo.toml", *more]
+    subprocess.run(command, check=True, env=environment)
+
+
+def build_rust(build: Path, folder: Path, plan: Mapping[str, Any]) -> None:
+    """Build the programs in Rust, and put them into `folder`; `build` holds the crate at its place in the repository."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target, calls = build / "cargo", folder / "calls.rs"
+    calls.write_text(rust_calls(plan))
+    cargo_build(HERE / "rust", target, "--bin", "typed", GPU_CALLS=str(calls))
+    cargo_build(HERE / "rust", target, "--bin", "cost", "--release")
+    shutil.copy2(target / "debug" / "typed", folder / "rust_typed")
+    shutil.copy2(target / "release" / "cost", folder / "rust_cost")
+
+
+def build_rust_examples(build: Path, folder: Path) -> None:
+    """Build the examples in Rust, and put them into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = build / "cargo"
+    for package, programs in EXAMPLES.items():
+        path = ROOT / "examples" / "rust" / package
+        sdk = link_library(path, target / "sdk") if package == "cust" else target
+        cargo_build(path, target, "--release", CUDA_LIBRARY_PATH=str(sdk))
+        for name in programs:
+            shutil.copy2(target / "release" / name, folder / f"rust_{package}_{name}")
+
+
+def link_library(package: Path, sdk: Path) -> Path:
+    """A folder that stands in for the SDK of CUDA where a package is linked with cust: a libcuda.so without code.
+
+    The driver takes its place when the program starts, by the same soname.
+    """
+    command = ["cargo", "metadata", "--quiet", "--format-version", "1", "--manifest-path", package / "Cargo.toml"]
+    packages = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["packages"]
+    (raw,) = (Path(each["manifest_path"]).parent for each in packages if each["name"] == "cust_raw")
+    declared = re.findall(r"pub fn (cu\w+)\s*\(", (raw / "src" / "cuda.rs").read_text())
+    (sdk / "lib64").mkdir(parents=True, exist_ok=True)
+    source = sdk / "libcuda.c"
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in sorted(set(declared))))
+    library = ["-shared", "-Wl,-soname,libcuda.so.1", source, "-o", sdk / "lib64" / "libcuda.so"]
+    subprocess.run(["cc", *library], check=True)
+    return sdk

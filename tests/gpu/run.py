@@ -1,16 +1,17 @@
 """Every test that needs a GPU, in one command: python3 tests/gpu/run.py
 
 Launches each NVIDIA variant of the default library on each of its problems, with each image and by each function of
-the header, alone, by group, from two threads, in two contexts, in a graph and from PTX alone, and compares with its
-reference in float64; then the smallest problem of each under compute-sanitizer, where that is here; then softmax
-through ONNX Runtime's header, with examples/onnxruntime; then tunes softmax over some shapes, runs examples/c/graph.c,
-and measures what the library costs a program beside the driver alone, Triton and torch. Prints a line a kernel with its
-largest error, and ends with 1 when anything is off. Figures alone make no fault.
+the header, alone, by group, from two threads, in two contexts, in a graph and from PTX alone; by the Rust crate in the
+same ways, on addresses and on slices of cudarc; and compares with its reference in float64. Then the smallest problem of
+each under compute-sanitizer, where that is here; then softmax through ONNX Runtime's header, with examples/onnxruntime;
+then tunes softmax over some shapes, runs examples/c/graph.c and the examples in Rust, and measures what the library costs
+a program beside the driver alone, Triton and torch. Prints a line a kernel with its largest error, and ends with 1 when
+anything is off. Figures alone make no fault.
 
 Needs an NVIDIA GPU of compute capability 9.0 with its driver, NumPy, and what a build made (build/include, build/lib,
-build/src, build/onnxruntime). `--prepare` links the programs and writes the plan of launches into build/gpu, and runs
-nothing; a machine with a GPU and without cc, c++ and PyYAML then needs that folder alone. What it has, it uses to make
-them anew. Triton and torch are asked for their own figures where they are installed.
+build/src, build/onnxruntime, build/rust). `--prepare` links the programs and writes the plan of launches into build/gpu,
+and runs nothing; a machine with a GPU and without cc, c++, cargo and PyYAML then needs that folder alone. What it has, it
+uses to make them anew. Triton and torch are asked for their own figures where they are installed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 from gpu.gpu_figures import run_cost, run_python_costs  # noqa: E402  # importable by the lines above
 from gpu.gpu_jobs import LIMIT, names_of, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
 from gpu.gpu_links import (  # noqa: E402  # importable by the lines above
+    EXAMPLES,
     STARTS,
+    build_rust,
+    build_rust_examples,
     compile_onnxruntime,
     compile_program,
     compile_tuner,
@@ -52,6 +56,8 @@ LINKS: dict[str, Callable[[Path, Path], None]] = {
     "cost": link_cost,
 }
 """programs that a C compiler links with the library"""
+RUST = ("rust_typed", "rust_cost", *(f"rust_{kind}_{name}" for kind, names in EXAMPLES.items() for name in names))
+"""programs that cargo builds"""
 
 
 def run_program(program: Path, *arguments: str | Path) -> tuple[list[str], list[str]]:
@@ -77,8 +83,8 @@ def run_tuner(program: Path) -> list[str]:
     return faults
 
 
-def run_graph(program: Path) -> list[str]:
-    """Capture and replay 15 launches, and show what came of it. Returns what went wrong."""
+def run_example(program: Path) -> list[str]:
+    """Run an example that needs no arguments, and show what it says. Returns what went wrong."""
     lines, faults = run_program(program)
     for line in lines:
         print(f"    {line}")
@@ -115,7 +121,11 @@ def prepare() -> None:
 
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / "plan.json").write_text(json.dumps(make_plan(ROOT)))
+    if shutil.which("cargo") and shutil.which("cc") and (FOLDER / "plan.json").exists():
+        build_rust(ROOT / "build", FOLDER, json.loads((FOLDER / "plan.json").read_text()))
+        build_rust_examples(ROOT / "build", FOLDER)
     needs = {**dict.fromkeys((*LINKS, *STARTS), "cc"), "onnxruntime": "c++", "plan.json": "PyYAML"}
+    needs |= dict.fromkeys(RUST, "cargo")
     for name, program in needs.items():
         if not (FOLDER / name).exists():
             remedy = f"run this with --prepare on a machine with {program}, or install that"
@@ -144,7 +154,8 @@ def main() -> int:
         print(f"no problem that they serve: {', '.join(sorted(unused))}")
     for kernel, group in groupby(plan["launches"], lambda launch: launch["kernel"]):
         launches = list(group)
-        outcome = run_kernel(FOLDER / "launch", launches, plan["variants"], FOLDER / "typed")
+        programs = (FOLDER / "typed", FOLDER / "rust_typed")
+        outcome = run_kernel(FOLDER / "launch", launches, plan["variants"], *programs)
         allowed = {launch["dtype"]: launch["tolerance"] for launch in launches}
         errors = ", ".join(f"{name} {error:.1e} of {allowed[name]:.0e}" for name, error in outcome.largest.items())
         counts = f"{len(names_of(launches))} variants, {outcome.launches} launches, {outcome.typed} typed"
@@ -154,8 +165,12 @@ def main() -> int:
     bad += tell(f"compute-sanitizer memcheck: {said}", faults)
     bad += tell("onnxruntime: softmax by name and by group", run_onnxruntime(FOLDER / "onnxruntime"))
     bad += tell("tuner: softmax_fp16 over shapes", run_tuner(FOLDER / "tune"))
-    bad += tell("examples/c/graph.c", run_graph(FOLDER / "graph"))
+    bad += tell("examples/c/graph.c", run_example(FOLDER / "graph"))
+    for kind, names in EXAMPLES.items():
+        for name in names:
+            bad += tell(f"examples/rust/{kind}, {name}", run_example(FOLDER / f"rust_{kind}_{name}"))
     bad += tell("costs beside the driver alone", run_cost(FOLDER / "cost", [FOLDER / name for name in STARTS]))
+    bad += tell("costs of the crate beside the driver alone", run_cost(FOLDER / "rust_cost", []))
     print("costs of Triton and torch")
     run_python_costs()
     print("all is well" if not bad else f"{bad} faults")

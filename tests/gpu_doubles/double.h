@@ -58,6 +58,42 @@ struct double_state {
 
 typedef struct double_state *double_state_function(void);
 
+/* For programs in other languages than C: sets a number of the state by its name; of the devices, all alike. */
+static inline int double_set_number(struct double_state *state, const char *name, int value)
+{
+    const struct {
+        const char *name;
+        int *place;
+    } numbers[] = {
+        { "device_count", &state->device_count },
+        { "driver_version", &state->driver_version },
+        { "max_threads", &state->max_threads },
+        { "max_shared", &state->max_shared },
+        { "cooperative", &state->cooperative },
+        { "clusters", &state->clusters },
+        { "capture_status", &state->capture_status },
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (strcmp(numbers[i].name, name) == 0) {
+            *numbers[i].place = value;
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < DOUBLE_DEVICES && strcmp(name, "capability") == 0; i++) state->capability[i] = value;
+    return strcmp(name, "capability") == 0 ? 0 : -1;
+}
+
+/* What the driver was asked since the last call of this, up to `size` bytes. */
+static inline void double_take_log(struct double_state *state, char *text, size_t size)
+{
+    pthread_mutex_lock(&state->lock);
+    const size_t bytes = state->log_bytes < size ? state->log_bytes : size - 1;
+    memcpy(text, state->log, bytes);
+    text[bytes] = '\0';
+    state->log_bytes = 0;
+    pthread_mutex_unlock(&state->lock);
+}
+
 /* A launch takes its time: that of events goes on by what the image's next launch takes, one number after the other. */
 static inline void double_pass(struct double_state *state, const char *text)
 {

@@ -89,6 +89,7 @@ int cuDeviceGetAttribute(int *value, int number, int device)
     case 88: *value = state.pageable; return 0;
     case 95: *value = state.cooperative; return 0;
     case 97: *value = state.max_shared; return 0;
+    case 115: *value = 1; return 0; /* memory pools */
     case 120: *value = state.clusters; return state.clusters < 0 ? 1 : 0;
     default: return 1;
     }
@@ -100,14 +101,23 @@ int cuDeviceGetName(char *name, int size, int device)
     return 0;
 }
 
+/* For programs in other languages than C. */
+int double_set(const char *name, int value) { return double_set_number(&state, name, value); }
+void double_fail(const char *function, int code) { state.failing = function; state.code = code; }
+void double_say(const char *compiler_log) { state.compiler_log = compiler_log; }
+void double_log(char *text, size_t size) { double_take_log(&state, text, size); }
+
 /* Contexts are the test's: it makes them, and these say which is current. */
 int cuDevicePrimaryCtxRetain(struct double_context **context, int device)
 {
     static struct double_context primary[DOUBLE_DEVICES];
+    ANSWER();
     primary[device].device = device;
     *context = &primary[device];
+    note("retain %d\n", device);
     return 0;
 }
+int cuDevicePrimaryCtxRelease_v2(int device) { note("release %d\n", device); return 0; }
 int cuCtxSynchronize(void) { return now == NULL ? 201 : 0; }
 int cuCtxSetCurrent(struct double_context *context) { now = context; return 0; }
 int cuCtxGetCurrent(struct double_context **context) { *context = now; return 0; }
@@ -309,6 +319,7 @@ int cuMemAlloc_v2(unsigned long long *address, size_t size)
     *address = (unsigned long long)(uintptr_t)memory;
     return memory == NULL ? 2 : 0;
 }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = 4096; *total = 1 << 20; return now == NULL ? 201 : 0; }
 int cuMemFree_v2(unsigned long long address) { free((void *)(uintptr_t)address); return 0; }
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy((void *)(uintptr_t)to, from, size); return 0; }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, (void *)(uintptr_t)from, size); return 0; }
@@ -320,8 +331,40 @@ int cuMemsetD8Async(unsigned long long address, unsigned char byte, size_t size,
     memset((void *)(uintptr_t)address, byte, size < 4096 ? size : 4096); /* of more nobody looks at the end */
     return 0;
 }
-int cuEventCreate(float **event, unsigned flags) { ANSWER(); *event = calloc(1, sizeof **event); return (int)flags; }
+/* With times (0) or without (2). */
+int cuEventCreate(float **event, unsigned flags) { ANSWER(); *event = calloc(1, sizeof **event); return (int)(flags & ~2u); }
 int cuEventDestroy_v2(float *event) { free(event); return 0; }
 int cuEventRecord(float *event, void *stream) { (void)stream; ANSWER(); *event = double_tick(&state); return 0; }
 int cuEventSynchronize(float *event) { (void)event; ANSWER(); return 0; }
 int cuEventElapsedTime(float *milliseconds, float *start_event, float *end) { *milliseconds = *end - *start_event; return 0; }
+
+/* What cudarc asks for besides. */
+int cuDeviceGet(int *device, int ordinal) { ANSWER(); *device = ordinal; return 0; }
+int cuStreamCreate(void **stream, unsigned flags) { *stream = malloc(1); return flags == 1 ? 0 : 1; }
+int cuStreamDestroy_v2(void *stream) { free(stream); return 0; }
+int cuStreamSynchronize(void *stream) { (void)stream; ANSWER(); return 0; }
+int cuStreamWaitEvent(void *stream, float *event, unsigned flags)
+{
+    (void)stream, (void)event;
+    ANSWER();
+    note("wait\n");
+    return (int)flags;
+}
+int cuMemAllocAsync(unsigned long long *address, size_t size, void *stream)
+{
+    (void)stream;
+    ANSWER();
+    note("allocate %zu\n", size);
+    return cuMemAlloc_v2(address, size);
+}
+int cuMemFreeAsync(unsigned long long address, void *stream) { (void)stream; note("free\n"); return cuMemFree_v2(address); }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t size, void *stream)
+{
+    (void)stream;
+    return cuMemcpyHtoD_v2(to, from, size);
+}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t size, void *stream)
+{
+    (void)stream;
+    return cuMemcpyDtoH_v2(to, from, size);
+}

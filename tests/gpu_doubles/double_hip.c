@@ -39,6 +39,11 @@ static void note(const char *format, ...)
     va_end(arguments);
 }
 
+/* For programs in other languages than C. */
+int double_set(const char *name, int value) { return double_set_number(&state, name, value); }
+void double_fail(const char *function, int code) { state.failing = function; state.code = code; }
+void double_log(char *text, size_t size) { double_take_log(&state, text, size); }
+
 #define ANSWER() \
     do { \
         if (state.failing != NULL && strcmp(state.failing, __func__) == 0) return state.code; \
@@ -156,6 +161,10 @@ int hipPointerGetAttributes(attributes *found, const void *address)
 
 int hipMalloc(void **address, size_t size) { ANSWER(); *address = calloc(1, size); return *address == NULL ? 2 : 0; }
 int hipMemcpy(void *to, const void *from, size_t size, int kind) { memcpy(to, from, size); return kind == 1 || kind == 2 ? 0 : 1; }
+int hipMemcpyHtoD(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
+int hipMemcpyDtoH(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
+int hipMemGetInfo(size_t *available, size_t *total) { *available = 4096; *total = 1 << 20; return 0; }
+int hipDeviceSynchronize(void) { return 0; }
 int hipFree(void *address) { free(address); return 0; }
 int hipMemsetAsync(void *address, int byte, size_t size, void *stream)
 {

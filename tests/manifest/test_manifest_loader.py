@@ -96,6 +96,10 @@ def test_the_repositorys_own_manifest() -> None:
         "output_ptr": ["n_rows", "n_cols"],
         "input_ptr": ["n_rows", "n_cols"],
     }
+    assert {name: [e.text for e in strides] for name, strides in kernel.strides.items()} == {
+        "output_ptr": ["output_row_stride", "1"],
+        "input_ptr": ["input_row_stride", "1"],
+    }
     assert kernel.tolerance == {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-2}
     assert kernel.problems[1:3] == ({"n_rows": 4, "n_cols": 1000}, {"n_rows": 8192, "n_cols": 2048})
     assert kernel.inputs == {"n_rows": "i32"}
@@ -126,6 +130,7 @@ def test_what_is_left_out(folder: Path) -> None:
     assert [expression.evaluate({"n": 7}) for expression in kernel.grid] == [7, 1, 1]
     assert (kernel.select, kernel.reference) == (None, None)
     assert (kernel.inputs, kernel.tensors, kernel.problems, kernel.tolerance) == ({}, {}, (), {})
+    assert kernel.strides == {}
     assert variant.options == {"num_warps": 4, "enable_fp_fusion": True}
 
 
@@ -217,6 +222,20 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("library: kernels", "library: ../x", "2:10", ["'../x' cannot be a library's name"]),
     ("library: kernels", "library: std", "2:10", ["Rust has a crate"]),
     ("library: kernels", 'library: "a\\n"', "2:10", ["'a\\n' cannot be"]),
+    *(
+        ("library: kernels", f"library: kernels\nlibrary_version: '{text}'", "3:18", [f"'{text}' is no version", said])
+        for text, said in (
+            ("1.0", "write all three numbers"),
+            ("0.1.0.dev1", "MAJOR.MINOR.PATCH"),
+            ("01.2.3", "MAJOR.MINOR.PATCH"),
+            ("1.2.3-", "MAJOR.MINOR.PATCH"),
+            ("v1.2.3", "MAJOR.MINOR.PATCH"),
+            ("1.2.3-rc.01", "MAJOR.MINOR.PATCH"),
+            ("1.18446744073709551616.3", "MAJOR.MINOR.PATCH"),
+        )
+    ),
+    ("library: kernels", 'library: kernels\nlibrary_version: "1.2.3\\n"', "3:18", ["'1.2.3\\n' is no version"]),
+    ("library: kernels", "library: kernels\nlibrary_version: 1.2", "3:18", ["a semantic version, such as 1.2.0"]),
     ("[sm_80, gfx942]", "[]", "3:10", ["`targets`", "an empty list"]),
     ("[sm_80, gfx942]", "sm_80", "3:10", ["`targets`", "brackets"]),
     ("[sm_80, gfx942]", "[sm_80, sm_80]", "3:18", ["'sm_80' twice", "line 3, column 11"]),
@@ -377,6 +396,20 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     (LAST, "    tensors: {a: [n < 1]}", "13:19", ["`kernels.softmax.tensors.a[0]`"]),
     (LAST, "    tensors: {a: [n, min(n, 8)]}", "13:22", ["tensors.a[1]`", "quote the expression: 'min(n, 8)'"]),
     (LAST, "    tensors: {a b: [n]}", "13:15", ["'a b'"]),
+    (LAST, "    strides: {a: [1]}", "13:15", ["strides for a", "a shape of it under `tensors`", "give a a shape"]),
+    (
+        LAST,
+        "    tensors: {input_ptr: [n]}\n    strides: {inputptr: [1]}",
+        "14:15",
+        ["a tensor among input_ptr", "did you mean 'input_ptr'?"],
+    ),
+    (
+        LAST,
+        "    tensors: {a: [n, 4]}\n    strides: {a: [4]}",
+        "14:18",
+        ["a shape of 2 and strides of 1 dimensions", "a stride for each of [n, 4]", "[4]", "write 1"],
+    ),
+    (LAST, "    tensors: {a: [n]}\n    strides: {a: [n < 1]}", "14:19", ["`kernels.softmax.strides.a[0]`"]),
     # tests
     (LAST, "    problems: {n: 1}", "13:15", ["a list of values", "a map"]),
     (LAST, "    problems: [{}]", "13:16", ["an empty map"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from c_library import Package, build_package
 from case_programs import CasePrograms
+from rust_crates import Cargo
 
 from kiln.packaging.record import Record
 from softmax_images import folded_images, make_records, softmax_images
@@ -44,3 +45,8 @@ def case_programs(tmp_path_factory: pytest.TempPathFactory) -> CasePrograms:
 def tune_cases(case_programs: CasePrograms) -> Path:
     """The program of the tuner's cases, which finds wrong uses of memory."""
     return case_programs.of("tune", "address,undefined")
+
+
+@pytest.fixture(scope="session")
+def cargo(tmp_path_factory: pytest.TempPathFactory) -> Cargo:
+    return Cargo(tmp_path_factory.mktemp("cargo"))

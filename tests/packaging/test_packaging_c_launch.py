@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from c_library import accepts, standards
 from case_programs import INCLUDES, RUNTIME, SOURCES, CasePrograms
+from device_targets import KINDS, TAKES, TARGETS
 
 from c_doubles import Doubles
 from kiln.manifest.dtypes import DTYPES
@@ -98,34 +99,13 @@ def test_the_environment_allows_one_target(program: Path, doubles: Doubles) -> N
 NO_IMAGE, TOO_OLD = -9, -5
 
 
-@pytest.mark.parametrize(
-    ("device", "takes"),
-    [
-        ("sm_75", ["compute_75"]),
-        ("sm_80", ["sm_80", "compute_80", "compute_75"]),
-        ("sm_86", ["sm_86", "sm_80", "compute_80", "compute_75"]),
-        ("sm_87", ["sm_87", "compute_80", "compute_75"]),
-        ("sm_89", ["sm_86", "sm_80", "compute_80", "compute_75"]),
-        ("sm_90", ["sm_90a", "sm_90", "compute_90a", "compute_80", "compute_75"]),
-        ("sm_100", ["sm_100a", "sm_100f", "sm_100", "compute_100f", "compute_100", "compute_80", "compute_75"]),
-        ("sm_103", ["sm_100f", "sm_100", "compute_100f", "compute_100", "compute_80", "compute_75"]),
-        ("sm_110", ["compute_100", "compute_80", "compute_75"]),
-        ("sm_120", ["compute_100", "compute_80", "compute_75"]),
-        ("gfx942:sramecc+:xnack-", ["gfx942", "gfx942:xnack-", "gfx942:sramecc+:xnack-"]),
-        ("gfx942:sramecc+:xnack+", ["gfx942"]),
-        ("gfx90a", []),
-    ],
-)
+@pytest.mark.parametrize(("device", "takes"), TAKES.items())
 def test_what_a_device_takes(program: Path, doubles: Doubles, device: str, takes: list[str]) -> None:
     """Best first: exact code, code for the family, plain cubins from the newest, PTX from the newest."""
-    targets = ["sm_80", "sm_86", "sm_87", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"]
-    targets += ["compute_75", "compute_80", "compute_90a", "compute_100", "compute_100f"]
-    targets += ["gfx942", "gfx942:xnack-", "gfx942:sramecc+:xnack-", "gfx9420"]
-    kinds = {"s": "cubin", "c": "ptx", "g": "hsaco"}
-    lines = "".join(f"{kinds[target[0]]} {target} 7.0 {device} 13000\n" for target in targets)
+    lines = "".join(f"{KINDS[target[0]]} {target} 7.0 {device} 13000\n" for target in TARGETS)
     done = doubles.run("none", program, "judged", stdin=lines)
-    ranks = dict(zip(targets, (int(line.split()[0]) for line in done.stdout.splitlines()), strict=True))
-    found = sorted((target for target in targets if ranks[target] > 0), key=lambda target: -ranks[target])
+    ranks = dict(zip(TARGETS, (int(line.split()[0]) for line in done.stdout.splitlines()), strict=True))
+    found = sorted((target for target in TARGETS if ranks[target] > 0), key=lambda target: -ranks[target])
     assert found == takes
     assert {rank for rank in ranks.values() if rank <= 0} <= {NO_IMAGE}
 

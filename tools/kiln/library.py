@@ -110,8 +110,8 @@ class Library:
 
     @property
     def version(self) -> str:
-        """Of the packages, as semantic versioning has it: kernels.yaml says none yet, and this one says so."""
-        return "0.0.0"
+        """Of the packages, as semantic versioning has it."""
+        return self.manifest.library_version
 
     @property
     def images(self) -> tuple[Image, ...]:

@@ -186,7 +186,7 @@ def _own_axes(variant: Variant, closure: Closure) -> dict[str, Value]:
 def used_names(kernel: Kernel) -> frozenset[str]:
     """The names that the expressions of a launch and of options use, and the signature."""
     options = [*kernel.options.values(), *(value for block in kernel.blocks for value in block.options.values())]
-    shapes = [extent for shape in kernel.tensors.values() for extent in shape]
+    shapes = [each for part in (kernel.tensors, kernel.strides) for shape in part.values() for each in shape]
     values = [*options, *kernel.constants.values(), *shapes, *kernel.grid, kernel.select]
     expressions = [value for value in values if isinstance(value, Expression)]
     return placeholders(kernel.signature).union(*(expression.names for expression in expressions))
@@ -230,6 +230,8 @@ def _check_tensors(variant: Variant, arguments: tuple[Argument, ...], known: Map
             )
         for expression in shape:
             _check_names(variant, expression, f"the shape of {name}", arguments, known)
+        for expression in variant.kernel.strides.get(name, ()):
+            _check_names(variant, expression, f"a stride of {name}", arguments, known)
 
 
 def _check_problems(variant: Variant, arguments: tuple[Argument, ...]) -> None:

@@ -237,7 +237,8 @@ _STAMP = {
     "long": "stamp",
     "type": str,
     "default": None,
-    "help": "write FILE after a build without failures, and FILE.d, a depfile with all that the build went by",
+    "help": "write FILE after a build without failures, FILE.d, a depfile with all that the build went by, and "
+    "FILE.env, the names of the variables that it went by",
 }
 
 

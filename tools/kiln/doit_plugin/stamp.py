@@ -1,4 +1,4 @@
-"""A stamp and a depfile of a build, for the build tools around it: when make or ninja are to ask Kiln again."""
+"""A stamp and a depfile of a build, for the build tools around it: when make, ninja or Cargo are to ask Kiln again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _SPECIAL = re.compile(r"([ #\\])")
 def write_stamp(stamp: Path, answers: Mapping[Question, Noted], began_ns: int) -> None:
     """Write `stamp`, and beside it `<stamp>.d`, in make's syntax: what is newer than the stamp is to be asked about.
 
+    `<stamp>.env` names the variables of the environment that count, one a line; a depfile has no word for them.
     `answers` are those that the build went by; `began_ns` is when it began, ns since the epoch. Raises StateError.
     """
     paths = sorted(depended_on(answers))
+    variables = "".join(f"{name}\n" for kind, name in sorted(answers) if kind == "variable")
     text = " \\\n ".join([f"{_escaped(str(stamp))}:", *map(_escaped, paths)]) + "\n"
     try:
         stamp.parent.mkdir(parents=True, exist_ok=True)
-        # The depfile first: a stamp without one would stand for good.
-        for path, content in ((Path(f"{stamp}.d"), text), (stamp, "")):
+        # The stamp last: one without the others would stand for good.
+        for path, content in ((Path(f"{stamp}.env"), variables), (Path(f"{stamp}.d"), text), (stamp, "")):
             part = path.with_name(f"{path.name}.part")
             part.write_text(content, "utf-8", "surrogateescape")
             part.replace(path)
@@ -39,7 +41,7 @@ def depended_on(answers: Mapping[Question, Noted]) -> set[str]:
     """The files, and the folders, whose time stamps move where an answer changes.
 
     What was not there is told by the folder that it would be in. Variables, and files that are added to an installed
-    package and to nothing else, are not told.
+    package and to nothing else, are not told here.
     """
     found: set[str] = set()
     for (kind, subject), (answer, _) in answers.items():

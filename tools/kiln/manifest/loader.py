@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kiln.errors import ManifestError, Position
+from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.files import FOR_ALL, asked_by
 from kiln.manifest.budgets import check_targets, merge_budgets
 from kiln.manifest.cuda import OPTIONS as CUDA_OPTIONS
@@ -72,6 +72,7 @@ def load(
         files=tuple(file.path for file in files),
         position=files[0].position,
         library=top["library"],
+        library_version=top["library_version"],
         targets=library.names,
         target_positions=library.positions,
         native=bool(library.native),
@@ -153,6 +154,7 @@ def _read_kernel(
         # With native, kernels.yaml is borrowed from a library that is built for other targets.
         check_targets(f"kernels.{key}.budgets", entries.get("budgets"), targets, f"the kernel {show(key)} is")
     _check_tolerance(values, entries)
+    _check_strides(values, entries)
     positions = _positions(values, entries)
     _check_variables(values, positions)
     return Kernel(
@@ -183,6 +185,7 @@ def _read_kernel(
         promises=values["promises"],
         cuda=cuda,
         budgets=merge_budgets(top["budgets"], values["budgets"], targets),
+        strides=values["strides"],
     )
 
 
@@ -342,6 +345,28 @@ def _check_tolerance(values: Mapping[str, Any], entries: Mapping[str, Entry]) ->
                 expected=f"dtypes among {', '.join(values['dtypes'])}",
                 actual=dtype,
                 remedy=f"remove it, or add {dtype} to `dtypes`",
+            )
+
+
+def _check_strides(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
+    tensors: Mapping[str, Sequence[Expression]] = values["tensors"]
+    for name, strides in values["strides"].items():
+        entry = entries_of(entries["strides"].value)[name]
+        if name not in tensors:
+            raise ManifestError(
+                f"strides for {name}, and `tensors` has no shape of it",
+                where=entry.key.position,
+                expected=f"a tensor among {', '.join(tensors)}" if tensors else "a shape of it under `tensors`",
+                actual=name,
+                remedy=did_you_mean(name, list(tensors)) or f"give {name} a shape under `tensors`",
+            )
+        if len(strides) != len(tensors[name]):
+            raise ManifestError(
+                f"{name} has a shape of {len(tensors[name])} and strides of {len(strides)} dimensions",
+                where=entry.value.position,
+                expected=f"a stride for each of [{', '.join(extent.text for extent in tensors[name])}]",
+                actual=f"[{', '.join(stride.text for stride in strides)}]",
+                remedy="write 1 for a dimension whose elements lie one after the other",
             )
 
 

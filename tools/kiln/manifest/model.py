@@ -160,6 +160,9 @@ class Kernel:
     """what only a kernel in CUDA C++ declares; None for Triton"""
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
     """registers, spills, stack, shared or size -> target -> the most of it; those of the library merged in"""
+    strides: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
+    """pointer argument -> elements from one index of each dimension of its tensor to the next; of a tensor that is not
+    here the last dimension is innermost, and it has no gaps"""
 
     @property
     def has_blocks(self) -> bool:
@@ -265,6 +268,8 @@ class Manifest:
     position: Position
     library: str
     """prefix of archive, headers, symbols and crate"""
+    library_version: str = "0.0.0"
+    """of the packages, as semantic versioning has it"""
     targets: tuple[str, ...]
     """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""
     target_positions: Mapping[str, Position]

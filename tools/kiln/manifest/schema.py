@@ -22,6 +22,7 @@ from kiln.manifest.text_checks import (
     check_kernel_key,
     check_kernel_source,
     check_library_name,
+    check_library_version,
     check_module,
     check_reference,
     check_root,
@@ -288,6 +289,14 @@ KERNEL: dict[str, Key] = {
         example="{x_ptr: [n_rows, n_cols]}",
         default={},
     ),
+    "strides": Key(
+        type=MapOf(key=_PARAMETER, value=ListOf(item=_INT, maximum=8, unique=False)),
+        doc="how many elements of a tensor lie from one index of each of its dimensions to the next; when left out, it "
+        "has no gaps and its last dimension is innermost. A launch in Rust that takes slices checks that they are as "
+        "long as shape and strides say",
+        example="{x_ptr: [x_row_stride, 1]}",
+        default={},
+    ),
     "reference": Key(
         type=Text(words="path/to/file.py:function", check=check_reference),
         doc="the same computation in NumPy, to test against",
@@ -341,6 +350,12 @@ TOP: dict[str, Key] = {
         doc="the library's name: prefix of its archive, headers, symbols and crate",
         example="kernels",
         required=True,
+    ),
+    "library_version": Key(
+        type=Text(words="a semantic version, such as 1.2.0", check=check_library_version),
+        doc="the library's version, which its crate and its packages for CMake and pkg-config have",
+        example="1.2.0",
+        default="0.0.0",
     ),
     "targets": Key(
         type=TargetList(),

@@ -6,6 +6,7 @@ All raise ManifestError at the position.
 from __future__ import annotations
 
 import keyword
+import re
 
 from kiln.errors import ManifestError, Position
 from kiln.manifest import cuda
@@ -21,6 +22,28 @@ def check_kernel_key(text: str, position: Position, what: str) -> None:
 
 def check_library_name(text: str, position: Position, what: str) -> None:
     check_library(text, position)
+
+
+# https://semver.org, "Is there a suggested regular expression to check a SemVer string?"
+_NUMERIC = r"(?:0|[1-9]\d*)"
+_PRERELEASE = rf"(?:{_NUMERIC}|\d*[A-Za-z-][0-9A-Za-z-]*)"
+_VERSION = re.compile(
+    rf"({_NUMERIC})\.({_NUMERIC})\.({_NUMERIC})(?:-{_PRERELEASE}(?:\.{_PRERELEASE})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?",
+    re.ASCII,
+)
+
+
+def check_library_version(text: str, position: Position, what: str) -> None:
+    found = _VERSION.fullmatch(text)
+    # Cargo has 64 bits for a number.
+    if found is None or any(int(number) >= 2**64 for number in found.groups()):
+        raise ManifestError(
+            f"{show(text)} is no version of a library",
+            where=position,
+            expected="a semantic version, MAJOR.MINOR.PATCH, such as 0.1.0 or 1.2.0-rc.1",
+            actual=show(text),
+            remedy="write all three numbers" if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII) else None,
+        )
 
 
 def check_function(text: str, position: Position, what: str) -> None:

@@ -23,6 +23,14 @@ def data_end_symbol(symbol: str) -> str:
     return f"{symbol}_data_end"
 
 
+def content_symbol(symbol: str, sha256: str) -> str:
+    """A second C symbol of the same byte, for the linker to see whether an archive has the image with that digest.
+
+    `sha256`, in hexadecimal, is of the image as it was measured, without the NUL that ends a PTX.
+    """
+    return f"{data_symbol(symbol)}_{sha256[:16]}"
+
+
 def table_symbol(library: str, target: str) -> str:
     """C symbol of the table of one target's images, such as kernels__sm_90a."""
     return f"{library}__{target}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kiln.errors import PackagingError
@@ -16,6 +16,7 @@ from kiln.manifest.pattern import fill
 from kiln.packaging import c_names
 from kiln.packaging.arguments import Member, SharedStruct, shared_structs
 from kiln.packaging.c_text import c_comment, c_integer, c_string, c_type
+from kiln.packaging.groups import VariantGroup, are_alike, groups_of, variants_of
 from kiln.packaging.record import Record
 
 _WIDTH = 116
@@ -138,7 +139,7 @@ def helper_prefix(library: str) -> str:
 
 def view_groups(library: str, records: Sequence[Record]) -> tuple[GroupView, ...]:
     """All groups in order; `records` are all images of the library."""
-    return tuple(_group(library, name, structs) for name, structs in _grouped(records).items())
+    return tuple(_group(library, group) for group in groups_of(records))
 
 
 def view_fronts(library: str, records: Sequence[Record]) -> tuple[FrontView, ...]:
@@ -147,16 +148,16 @@ def view_fronts(library: str, records: Sequence[Record]) -> tuple[FrontView, ...
     A front is called like its groups without the dtype. There is none where a group's name does not say the dtype,
     where argument structs differ, and where something else has that name.
     """
-    grouped = _grouped(records)
+    grouped = {group.name: group.structs for group in groups_of(records)}
     taken = {
         fold(name) for structs in grouped.values() for struct in structs for name in (struct.base, *struct.variants)
     }
     taken |= {fold(name) for name in grouped}
-    found: dict[str, dict[str, list[SharedStruct]]] = {}
+    found: dict[str, dict[str, Sequence[SharedStruct]]] = {}
     spoiled = set(taken)
     for structs in grouped.values():
-        names = {_front_name(variant) for variant in _variants(structs)}
-        dtypes = {variant.dtype for variant in _variants(structs)}
+        names = {_front_name(variant) for variant in variants_of(structs)}
+        dtypes = {variant.dtype for variant in variants_of(structs)}
         if len(names) != 1 or len(dtypes) != 1:
             spoiled |= {fold(name) for name in names}
             continue
@@ -168,7 +169,7 @@ def view_fronts(library: str, records: Sequence[Record]) -> tuple[FrontView, ...
     fronts = []
     for name, groups in found.items():
         every = [struct for structs in groups.values() for struct in structs]
-        if not name or fold(name) in spoiled or not _are_alike(every):
+        if not name or fold(name) in spoiled or not are_alike(every):
             continue
         fronts.append(
             FrontView(
@@ -177,25 +178,13 @@ def view_fronts(library: str, records: Sequence[Record]) -> tuple[FrontView, ...
                 groups=[
                     (
                         f"{c_names.macro_prefix(library)}_DTYPE_{dtype.upper()}",
-                        c_names.group_symbol(library, _variants(structs)[0].group),
+                        c_names.group_symbol(library, variants_of(structs)[0].group),
                     )
                     for dtype, structs in groups.items()
                 ],
             )
         )
     return tuple(fronts)
-
-
-def _grouped(records: Sequence[Record]) -> dict[str, list[SharedStruct]]:
-    """group -> the structs of its variants"""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.image.variant.group, []).append(record)
-    return {name: list(shared_structs(own)) for name, own in groups.items()}
-
-
-def _variants(structs: Iterable[SharedStruct]) -> list[Variant]:
-    return [images[0].image.variant for struct in structs for images in struct.records.values()]
 
 
 def _front_name(variant: Variant) -> str:
@@ -207,12 +196,6 @@ def _front_name(variant: Variant) -> str:
     for axis, values in kernel.axes.items():
         words[axis] = next(word for word, value in values.items() if same(value, variant.axes[axis]))
     return re.sub("_+", "_", fill(kernel.group, words)).strip("_")
-
-
-def _are_alike(structs: Sequence[SharedStruct]) -> bool:
-    """Whether all have the same members: names, C types and order, and with them offsets."""
-    first, *others = ([(member.name, c_type(member.type)) for member in struct.first.members] for struct in structs)
-    return all(other == first for other in others)
 
 
 def _common_members(structs: Sequence[SharedStruct]) -> list[MemberView]:
@@ -229,37 +212,26 @@ def _common_members(structs: Sequence[SharedStruct]) -> list[MemberView]:
     return members
 
 
-def _group(library: str, name: str, structs: Sequence[SharedStruct]) -> GroupView:
-    is_uniform = _are_alike(structs)
-    variants = [variant.id for variant in _variants(structs)]
+def _group(library: str, group: VariantGroup) -> GroupView:
+    variants = [variant.id for variant in group.variants]
     return GroupView(
-        name=name,
-        symbol=c_names.group_symbol(library, name),
+        name=group.name,
+        symbol=c_names.group_symbol(library, group.name),
         variants=variants,
         symbols=[c_names.variant_symbol(library, variant) for variant in variants],
-        members=_common_members(structs) if is_uniform else [],
-        extents=_extents(structs) if is_uniform else [],
-        is_uniform=is_uniform,
+        members=_common_members(group.structs) if group.is_uniform else [],
+        extents=[_extent(member) for member in group.extents] if group.is_uniform else [],
+        is_uniform=group.is_uniform,
     )
 
 
-def _extents(structs: Sequence[SharedStruct]) -> list[ExtentView]:
-    """What any of some structs that are alike uses in grid, select or tensors, in their order."""
-    used: set[str] = set()
-    for kernel in (struct.kernel for struct in structs):
-        shapes = [extent for shape in kernel.tensors.values() for extent in shape]
-        for expression in (*kernel.grid, *shapes, *filter(None, [kernel.select])):
-            used |= expression.names
-    return [
-        ExtentView(
-            name=c_string(member.source),
-            offset=member.offset,
-            size=member.size,
-            is_signed=member.type.startswith("i"),
-        )
-        for member in structs[0].first.members
-        if member.is_integer and member.source in used
-    ]
+def _extent(member: Member) -> ExtentView:
+    return ExtentView(
+        name=c_string(member.source),
+        offset=member.offset,
+        size=member.size,
+        is_signed=member.type.startswith("i"),
+    )
 
 
 def _struct(library: str, shared: SharedStruct) -> StructView:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from kiln.binaries.host_object import PROPERTY_SECTION, check_image_object, property_note
 from kiln.errors import PackagingError
-from kiln.packaging.c_names import data_end_symbol, data_symbol
+from kiln.packaging.c_names import content_symbol, data_end_symbol, data_symbol
 from kiln.packaging.host_tool import check_made, run_tool
 from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.targets import Kind
@@ -27,9 +27,9 @@ _PROPERTIES = "properties"
 def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, staging: Path, output: str) -> None:
     """Write `staging`/`output`: the image's bytes between the symbols `<symbol>_data` and `<symbol>_data_end`.
 
-    A PTX gets one NUL more, for drivers read it as a string. The object is read back and compared. Raises
-    PackagingError when the image is empty, objcopy fails (as that of another host does), or what it made is not what
-    was asked for.
+    Whoever links them by the content's symbol (`c_names.content_symbol`) gets this image or none. A PTX gets one NUL
+    more, for drivers read it as a string. The object is read back and compared. Raises PackagingError when the image is
+    empty, objcopy fails (as that of another host does), or what it made is not what was asked for.
     """
     content = image.read_bytes()
     if not content:
@@ -37,6 +37,7 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
     data = content + (b"\0" if kind == "ptx" else b"")
     words = HOSTS[host]
     start, end = data_symbol(symbol), data_end_symbol(symbol)
+    checked = content_symbol(symbol, hashlib.sha256(content).hexdigest())
     with TemporaryDirectory(dir=staging) as scratch:
         folder = Path(scratch)
         # objcopy names symbols after the path that it is given: a fixed one makes them known, whatever the image's is.
@@ -55,6 +56,7 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
             *("--set-section-flags", f"{PROPERTY_SECTION}=alloc,readonly,data,contents"),
             *("--redefine-sym", f"_binary_{_BLOB}_start={start}"),
             *("--redefine-sym", f"_binary_{_BLOB}_end={end}"),
+            *("--add-symbol", f"{checked}=.rodata:0,global"),
             # An absolute symbol, which a position-independent program cannot link.
             *("--strip-symbol", f"_binary_{_BLOB}_size"),
             *(_BLOB, output),
@@ -72,7 +74,7 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
             made,
             partial(
                 check_image_object,
-                symbols={start: 0, end: len(data)},
+                symbols={start: 0, checked: 0, end: len(data)},
                 sha256=hashlib.sha256(data).hexdigest(),
                 host=words,
                 alignment=ALIGNMENT,

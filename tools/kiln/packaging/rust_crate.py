@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -12,18 +11,11 @@ from typing import Any
 from kiln.errors import PackagingError
 from kiln.manifest.expression import rust_helpers
 from kiln.manifest.model import Manifest
-from kiln.packaging import rust_names, rust_text
+from kiln.packaging import c_names, rust_names, rust_text
 from kiln.packaging.record import Record
-from kiln.packaging.rust_view import view_structs
+from kiln.packaging.rust_include import INCLUDE, include_text
+from kiln.packaging.rust_view import ImageView, view_groups, view_structs
 from kiln.packaging.templates import environment
-
-# https://semver.org, "Is there a suggested regular expression to check a SemVer string?"
-_NUMERIC = r"(?:0|[1-9]\d*)"
-_PRERELEASE = rf"(?:{_NUMERIC}|\d*[A-Za-z-][0-9A-Za-z-]*)"
-_VERSION = re.compile(
-    rf"{_NUMERIC}\.{_NUMERIC}\.{_NUMERIC}(?:-{_PRERELEASE}(?:\.{_PRERELEASE})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?",
-    re.ASCII,
-)
 
 
 def render_crate(records: Sequence[Record], manifest: Manifest, version: str, staging: Path) -> None:
@@ -33,18 +25,31 @@ def render_crate(records: Sequence[Record], manifest: Manifest, version: str, st
     image is not the one that was measured, when the images of a variant disagree on where its arguments lie, and when
     something cannot be said in Rust.
     """
-    _check_version(version)
     _check_complete(records, manifest)
     structs = view_structs(records)
+    groups = view_groups(records)
     variants = {variant.id: (struct, variant) for struct in structs for variant in struct.variants}
     images = [image for _, variant in variants.values() for image in variant.images]
 
-    render = _renderer(library=manifest.library, version=version, targets=manifest.targets, structs=structs)
+    def symbol(image: ImageView) -> str:
+        named = c_names.image_symbol(manifest.library, image.variant, image.target)
+        return c_names.content_symbol(named, image.facts.sha256)
+
+    render = _renderer(
+        library=manifest.library,
+        version=version,
+        targets=manifest.targets,
+        structs=structs,
+        groups=groups,
+        symbol=symbol,
+    )
     files = {
         "Cargo.toml": render("Cargo.toml"),
         "README.md": render("README.md", images=images, struct=structs[0], example=structs[0].variants[0]),
         **{f"src/{name}": (rust_names.RUNTIME / name).read_bytes() for name in rust_names.RUNTIME_SOURCES},
         "src/arithmetic.rs": f"//! What grids and conditions are computed with.\n\n{rust_helpers()}".encode(),
+        "src/groups/mod.rs": render("groups.rs"),
+        **{rust_names.group_file(group.name): render("group.rs", group=group) for group in groups},
         "src/tables.rs": render("tables.rs", images=images),
         "src/variants/mod.rs": render("mod.rs"),
         **{
@@ -57,6 +62,7 @@ def render_crate(records: Sequence[Record], manifest: Manifest, version: str, st
             for name, (struct, variant) in variants.items()
         },
     }
+    files[INCLUDE] = include_text(files["src/lib.rs"].decode(), files).encode()
     for name, content in files.items():
         _write(staging / name, content)
     for record in records:
@@ -79,16 +85,6 @@ def _check_complete(records: Sequence[Record], manifest: Manifest) -> None:
                 actual=found or "nothing more",
                 remedy="build every image first",
             )
-
-
-def _check_version(version: str) -> None:
-    if _VERSION.fullmatch(version) is None:
-        raise PackagingError(
-            "the version of the Rust crate is no semantic version, and Cargo takes no other",
-            expected="MAJOR.MINOR.PATCH, such as 0.1.0 or 1.2.0-rc.1",
-            actual=repr(version),
-            remedy="give the crate a version of that form",
-        )
 
 
 def _image_content(record: Record) -> bytes:
@@ -122,6 +118,7 @@ def _renderer(**common: Any) -> Callable[..., bytes]:
     rust = environment().overlay()
     rust.filters = {
         **rust.filters,
+        "built": rust_text.built,
         "code": rust_text.code,
         "literal": rust_text.literal,
         "number": rust_text.number,

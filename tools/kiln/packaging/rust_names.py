@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kiln.packaging.rust_include import INCLUDE
+
 if TYPE_CHECKING:
     # To say which files a crate has takes no manifest at hand.
     from kiln.manifest.model import Image, Manifest
@@ -12,7 +14,33 @@ if TYPE_CHECKING:
 RUNTIME = Path(__file__).parent / "runtime" / "rust"
 """the fixed Rust sources, which go into every crate as they are"""
 
-RUNTIME_SOURCES = ("image.rs", "launch.rs", "lib.rs", "lookup.rs")
+RUNTIME_SOURCES = (
+    "adapters/cudarc.rs",
+    "adapters/cust.rs",
+    "adapters/mod.rs",
+    "check.rs",
+    "choices.rs",
+    "device.rs",
+    "driver/cuda.rs",
+    "driver/hip.rs",
+    "driver/load.rs",
+    "driver/mod.rs",
+    "error.rs",
+    "extent.rs",
+    "half.rs",
+    "image.rs",
+    "kernel.rs",
+    "launch.rs",
+    "lib.rs",
+    "library.rs",
+    "lookup.rs",
+    "memory.rs",
+    "params.rs",
+    "pointer.rs",
+    "select.rs",
+    "sha256.rs",
+    "variant.rs",
+)
 """their names there, and under src/ in the crate"""
 
 
@@ -30,6 +58,11 @@ def variant_file(variant: str) -> str:
     return f"src/variants/{variant}.rs"
 
 
+def group_file(group: str) -> str:
+    """The source file of the module of a group."""
+    return f"src/groups/{group}.rs"
+
+
 def modules(manifest: Manifest) -> tuple[str, ...]:
     """The modules under `variants`: one a variant, and one for arguments that no variant has under their own name."""
     return tuple(dict.fromkeys(name for variant in manifest.variants for name in (variant.base, variant.id)))
@@ -45,8 +78,11 @@ def crate_files(manifest: Manifest) -> tuple[str, ...]:
     return (
         "Cargo.toml",
         "README.md",
+        INCLUDE,
         *(f"src/{source}" for source in RUNTIME_SOURCES),
         "src/arithmetic.rs",
+        "src/groups/mod.rs",
+        *dict.fromkeys(group_file(variant.group) for variant in manifest.variants),
         "src/tables.rs",
         "src/variants/mod.rs",
         *(variant_file(name) for name in modules(manifest)),

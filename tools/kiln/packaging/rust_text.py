@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Mapping
 
 from kiln.errors import PackagingError
 from kiln.manifest.constants import Value, described
 from kiln.manifest.dtypes import DTYPES
 
-POINTER = "DevicePtr"
-"""the crate's type of a device address"""
+SCRATCH = "DevicePtr<c_void>"
+"""the crate's type of a hidden parameter: the address of scratch memory"""
+
+# What Rust has no word for; the crate's own types hold the bits.
+_BITS: Mapping[str, str] = {
+    "fp16": "F16",
+    "bf16": "BF16",
+    "fp8e4nv": "F8E4NV",
+    "fp8e4b8": "F8E4B8",
+    "fp8e4b15": "F8E4B15",
+    "fp8e5": "F8E5",
+    "fp8e5b16": "F8E5B16",
+}
 
 
 def _is_plain(character: str) -> bool:
@@ -49,9 +61,26 @@ def _runs(text: str, character: str) -> list[str]:
     return "".join(c if c == character else " " for c in text).split()
 
 
-def rust_type(type: str) -> str:
-    """`*fp16` -> `DevicePtr`, `i32` -> `i32`."""
-    return POINTER if type.startswith("*") else DTYPES[type].rust
+def rust_type(type: str, crate: str = "") -> str:
+    """`*fp16` -> `DevicePtr<F16>`, `fp16` -> `F16`, `i32` -> `i32`; `*` alone is the address of anything.
+
+    `crate` stands before names of the crate's own, such as `crate::`.
+    """
+    if type == "*":
+        return f"{crate}DevicePtr<core::ffi::c_void>"
+    if type.startswith("*"):
+        return f"{crate}DevicePtr<{rust_type(type[1:], crate)}>"
+    return f"{crate}{_BITS[type]}" if is_bits(type) else DTYPES[type].rust
+
+
+def is_bits(type: str) -> bool:
+    """Whether a scalar is one of the crate's own types, which hold bits."""
+    return type in _BITS
+
+
+def built(target: str) -> str:
+    """The condition that a target's images are in a build."""
+    return f'all(feature = {literal(target)}, not(feature = "disabled"))'
 
 
 def number(value: int) -> str:

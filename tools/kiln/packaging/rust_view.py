@@ -12,7 +12,9 @@ from kiln.manifest.expression import Expression
 from kiln.manifest.model import Kernel
 from kiln.packaging import rust_names, rust_text
 from kiln.packaging.arguments import ArgumentStruct, Member, SharedStruct, image_parameters, shared_structs
+from kiln.packaging.groups import VariantGroup, groups_of
 from kiln.packaging.record import Record
+from kiln.packaging.rust_slices import SlicesView, view_slices
 from kiln.toolchain.targets import Kind
 
 _KINDS: Mapping[Kind, str] = {"cubin": "Cubin", "ptx": "Ptx", "hsaco": "Hsaco"}
@@ -25,7 +27,9 @@ class Field:
 
     name: str
     type: str
+    """with paths from the crate's root"""
     doc: str
+    is_pointer: bool
     example: str
     """a value for the README"""
     offset: int
@@ -40,6 +44,16 @@ class Packed:
     end: int
     bytes: str
     """an expression for its bytes, little-endian as on every GPU"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """An argument of which something is promised."""
+
+    breaks: str
+    """the condition that it does not hold, over `args`"""
+    broken: str
+    """a call that makes a `Broken` of it"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +75,18 @@ class ImageParameter:
     offset: int
     size: int
     promise: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArgumentView:
+    """An argument in a variant's record; offset and size are bytes."""
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    promise: int | None
+    is_input: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +127,11 @@ class VariantView:
     """the axes that set no constant; empty without them"""
     promises_text: str
     """what is promised of the arguments; empty for nothing"""
+    select_text: str | None
     holds: str
     """the condition of the promises over `self`; empty for none"""
+    promises: tuple[Promise, ...]
+    arguments: tuple[ArgumentView, ...]
     packed: tuple[Packed, ...]
     buffer_bytes: int
     images: tuple[ImageView, ...]
@@ -116,7 +145,10 @@ class StructView:
     is_variant: bool
     """one of the variants has the name of the base, and its module has the `Args`"""
     fields: tuple[Field, ...]
-    has_pointer: bool
+    imports: tuple[str, ...]
+    """what the README's example takes from the crate's root"""
+    problems: tuple[str, ...]
+    """what its results are held against a reference with, in Markdown"""
     grid: tuple[str, ...]
     grid_texts: tuple[str, ...]
     grid_text: str
@@ -124,7 +156,101 @@ class StructView:
     select: str
     select_text: str | None
     select_wide: tuple[Wide, ...]
+    slices: SlicesView | None
+    """None where no launch can be on slices"""
     variants: tuple[VariantView, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """The arguments of a group as those of some of its variants."""
+
+    base: str
+    """the module that has their `Args`"""
+    variants: tuple[str, ...]
+    fields: tuple[tuple[str, str], ...]
+    """name, and an expression over `args`"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupView:
+    """Variants that compute the same thing."""
+
+    name: str
+    variants: tuple[VariantView, ...]
+    fields: tuple[Field, ...]
+    """of the arguments that all take"""
+    conversions: tuple[Conversion, ...]
+    """none where the variants take different arguments"""
+    extents: tuple[tuple[str, str], ...]
+    """what shapes are told apart by: the argument, and its field"""
+    grid_text: str
+    """in Markdown; of several kernels, each one's"""
+    slices: SlicesView | None
+    """None where no launch can be on slices"""
+
+
+def view_groups(records: Sequence[Record]) -> tuple[GroupView, ...]:
+    """All groups in order; `records` are all images of the library. Raises PackagingError as `view_structs` does."""
+    return tuple(_group(group) for group in groups_of(records))
+
+
+def _group(group: VariantGroup) -> GroupView:
+    kernels = {struct.kernel.key: struct.kernel for struct in group.structs}.values()
+    grids = dict.fromkeys(rust_text.code(_grid_text(kernel)) for kernel in kernels)
+    uniform = group.structs if group.is_uniform else ()
+    return GroupView(
+        name=group.name,
+        variants=tuple(_variant(struct, variant) for struct in group.structs for variant in struct.variants),
+        fields=_common_fields(uniform) if uniform else (),
+        conversions=tuple(_conversion(struct, uniform) for struct in uniform),
+        extents=tuple((member.source, member.name) for member in group.extents) if uniform else (),
+        grid_text=" or ".join(grids),
+        slices=view_slices(uniform, _shapes) if uniform else None,
+    )
+
+
+def _common_type(members: Sequence[Member]) -> str:
+    """The type of an argument of a group; `*` where the variants have addresses of different things, and a word that
+    has the bits where they have different ones."""
+    types = {member.type for member in members}
+    if len(types) == 1:
+        return members[0].type
+    return "*" if members[0].is_pointer else f"u{8 * members[0].size}"
+
+
+def _common_fields(structs: Sequence[SharedStruct]) -> tuple[Field, ...]:
+    fields = []
+    for index, first in enumerate(structs[0].first.members):
+        members = [struct.first.members[index] for struct in structs]
+        type = _common_type(members)
+        docs = {_doc(member, struct.kernel) for member, struct in zip(members, structs, strict=True)}
+        fields.append(
+            Field(
+                name=first.name,
+                type=rust_text.rust_type(type, "crate::"),
+                doc=f"{' or '.join(sorted(docs))}.",
+                is_pointer=first.is_pointer,
+                example="",
+                offset=first.offset,
+                size=first.size,
+            )
+        )
+    return tuple(fields)
+
+
+def _conversion(struct: SharedStruct, structs: Sequence[SharedStruct]) -> Conversion:
+    fields = []
+    for index, member in enumerate(struct.first.members):
+        value = f"args.{member.name}"
+        if _common_type([each.first.members[index] for each in structs]) != member.type:
+            value = (
+                f"{value}.cast()"
+                if member.is_pointer
+                else f"{rust_text.rust_type(member.type, 'crate::')}::from_bits({value})"
+            )
+        fields.append((member.name, value))
+    return Conversion(base=struct.base, variants=tuple(struct.variants), fields=tuple(fields))
 
 
 def view_structs(records: Sequence[Record]) -> tuple[StructView, ...]:
@@ -145,16 +271,22 @@ def _struct(shared: SharedStruct) -> StructView:
         base=shared.base,
         is_variant=shared.base in shared.variants,
         fields=fields,
-        has_pointer=any(member.is_pointer for member in arguments.members),
+        imports=tuple(sorted({field.example.split("::")[0] for field in fields if "::" in field.example})),
+        problems=tuple(_problem(problem) for problem in kernel.problems),
         grid=grid,
         grid_texts=tuple(extent.text for extent in kernel.grid),
-        grid_text=f"[{', '.join(extent.text for extent in kernel.grid)}]",
+        grid_text=_grid_text(kernel),
         grid_wide=grid_wide,
         select=select[0] if select else "true",
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
+        slices=view_slices([shared], _shapes),
         variants=tuple(_variant(shared, variant) for variant in shared.variants),
     )
+
+
+def _grid_text(kernel: Kernel) -> str:
+    return f"[{', '.join(extent.text for extent in kernel.grid)}]"
 
 
 def _variant(shared: SharedStruct, name: str) -> VariantView:
@@ -175,7 +307,20 @@ def _variant(shared: SharedStruct, name: str) -> VariantView:
         constants_text=_values(interface.constants) or "none",
         axes_text=_values(interface.axes),
         promises_text=struct.promised_text,
-        holds=" && ".join(_holds(member) for member in struct.promised),
+        select_text=kernel.select.text if kernel.select else None,
+        holds=" && ".join(_holds(member, "self") for member in struct.promised),
+        promises=tuple(_promise(member) for member in struct.promised),
+        arguments=tuple(
+            ArgumentView(
+                name=member.source,
+                type=member.type,
+                offset=member.offset,
+                size=member.size,
+                promise=member.promise,
+                is_input=member.is_input,
+            )
+            for member in struct.members
+        ),
         packed=tuple(
             Packed(
                 offset=member.parameter.offset,
@@ -196,16 +341,33 @@ def _values(values: Mapping[str, Value]) -> str:
     return ", ".join(rust_text.code(f"{name} = {text}") for name, text in shown.items())
 
 
-def _holds(member: Member) -> str:
-    """The condition that a member's promise holds."""
-    value = f"self.{member.name}.0" if member.is_pointer else f"self.{member.name}"
-    return f"{value} == 1" if member.promise == 1 else f"{value} % {member.promise} == 0"
+def _holds(member: Member, owner: str, compare: str = "==") -> str:
+    """The condition that a member's promise holds; with `!=`, that it does not."""
+    value = _value(member, owner)
+    return f"{value} {compare} 1" if member.promise == 1 else f"{value} % {member.promise} {compare} 0"
+
+
+def _promise(member: Member) -> Promise:
+    kind = "address" if member.is_pointer else "value"
+    given = f"{rust_text.literal(member.source)}, {member.promise}, {_value(member, 'args')}"
+    return Promise(breaks=_holds(member, "args", "!="), broken=f"Broken::{kind}({given})")
+
+
+def _problem(problem: Mapping[str, int]) -> str:
+    return rust_text.code(", ".join(f"{name} = {value}" for name, value in problem.items()))
+
+
+def _value(member: Member, owner: str) -> str:
+    """An argument as a number."""
+    return f"{owner}.{member.name}.address()" if member.is_pointer else f"{owner}.{member.name}"
 
 
 def _bytes(member: Member) -> str:
-    value = f"args.{member.name}"
+    value = _value(member, "args")
+    if rust_text.is_bits(member.type):
+        value += ".to_bits()"
     if member.is_pointer:
-        return f"{value}.0.to_le_bytes()"
+        return f"{value}.to_le_bytes()"
     return f"[u8::from({value})]" if rust_text.rust_type(member.type) == "bool" else f"{value}.to_le_bytes()"
 
 
@@ -223,18 +385,21 @@ def _constant(name: str, value: Value, record: Record) -> str:
 
 def _field(member: Member, shared: SharedStruct) -> Field:
     kernel = shared.kernel
-    doc = _meaning(member, kernel)
-    if member.is_input:
-        doc += "; only the launch depends on it, and the kernel does not take it"
-    doc = "; ".join([doc, *shared.remarks(member.source)])
+    doc = "; ".join([_doc(member, kernel), *shared.remarks(member.source)])
     rust_type = rust_text.rust_type(member.type)
     if member.is_pointer:
-        example = f"{rust_type}(0x7000_0000_0000)"
+        example = "DevicePtr::new(0x7000_0000_0000)"
     else:
         problem = dict(kernel.problems[0]) if kernel.problems else {}
         example = _example(rust_type, _fitting(problem.get(member.source, 1), shared.promises(member.source)))
     return Field(
-        name=member.name, type=rust_type, doc=f"{doc}.", example=example, offset=member.offset, size=member.size
+        name=member.name,
+        type=rust_text.rust_type(member.type, "crate::"),
+        doc=f"{doc}.",
+        is_pointer=member.is_pointer,
+        example=example,
+        offset=member.offset,
+        size=member.size,
     )
 
 
@@ -245,12 +410,16 @@ def _fitting(wanted: int, promises: Collection[int | None]) -> int:
     return 1 if 1 in promises else wanted if wanted % 16 == 0 else 16
 
 
+def _doc(member: Member, kernel: Kernel) -> str:
+    meaning = _meaning(member, kernel)
+    only = "; only the launch depends on it, and the kernel does not take it"
+    return f"{meaning}{only}" if member.is_input else meaning
+
+
 def _meaning(member: Member, kernel: Kernel) -> str:
     """What a value of the member is, in Markdown."""
     if not member.is_pointer:
-        rust_type = rust_text.rust_type(member.type)
-        says_it = rust_type[0] in "bf" or member.type[0] in "iu"
-        return f"{'' if says_it else 'The bits of an '}{rust_text.code(member.type)}"
+        return rust_text.code(member.type)
     meaning = f"Device address of {rust_text.code(member.type[1:])} elements"
     if member.source in kernel.tensors:
         shape = ", ".join(axis.text for axis in kernel.tensors[member.source])
@@ -264,6 +433,8 @@ def _example(rust_type: str, wanted: int) -> str:
         return "true"
     if rust_type[0] == "f":
         return "1.0"
+    if rust_type[0] in "BF":
+        return f"{rust_type}::from_bits(0x38)"
     bits = int(rust_type[1:])
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if rust_type[0] == "i" else (0, 2**bits)
     return str(wanted) if low <= wanted < high else "1"
@@ -288,6 +459,11 @@ def _expressions(
     return tuple(wide), tuple(expression.to_rust(values, "crate::arithmetic::") for expression in expressions)
 
 
+def _shapes(struct: SharedStruct, expressions: Sequence[Expression]) -> tuple[tuple[Wide, ...], tuple[str, ...]]:
+    """Extents and strides of a struct's tensors, as `view_slices` takes them."""
+    return _expressions(expressions, "tensors", struct.first, struct.kernel)
+
+
 def _image(record: Record) -> ImageView:
     image, facts = record.image, record.facts
     return ImageView(
@@ -300,7 +476,7 @@ def _image(record: Record) -> ImageView:
         parameters=tuple(
             ImageParameter(
                 name=argument.name if argument else parameter.role,
-                type=rust_text.rust_type(argument.type) if argument else rust_text.POINTER,
+                type=rust_text.rust_type(argument.type) if argument else rust_text.SCRATCH,
                 role=_ROLES[parameter.role],
                 offset=parameter.offset,
                 size=parameter.size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -42,6 +42,14 @@ _JSON = {
     "default": False,
     "help": "print every selected image as JSON, sizes in bytes, null for what is not known",
 }
+_CRATE = {
+    "name": "crate",
+    "short": "",
+    "long": "crate",
+    "type": bool,
+    "default": False,
+    "help": "print how large the Rust crate is when Cargo packs it, by target, and how to split one that is too large",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +73,18 @@ class Size(DoitCmdBase):  # type: ignore[misc]  # doit has no types
         "targets. `regs` is registers a thread, `spills` and `stack` bytes a thread, `shared` bytes a block; each is "
         "the largest of the images of a line, and a dash where an image does not tell, as a PTX."
     )
-    cmd_options = (_BY, _JSON)
+    cmd_options = (_BY, _JSON, _CRATE)
 
-    def _execute(self, by: str, json: bool, pos_args: Sequence[str]) -> int:
+    def _execute(self, by: str, json: bool, crate: bool, pos_args: Sequence[str]) -> int:
         loader = self.loader
         if not isinstance(loader, KilnLoader) or loader.library is None:
             raise InvalidCommand("dodo.py has no rules of Kiln's, and so there are no images")
         library = loader.library
+        if crate:
+            if pos_args:
+                raise InvalidCommand(f"--crate is about the whole crate, and takes no names: {pos_args[0]!r}")
+            self.outstream.write(_crate_text(loader, library, as_json=json))
+            return 0
         selected = [_measured(loader, library, image) for image in select(library.images, pos_args)]
         text = as_json(selected) if json else as_table(selected, by=by)
         self.outstream.write(text)
@@ -113,13 +126,44 @@ def select(images: Sequence[Image], names: Iterable[str]) -> list[Image]:
     return chosen
 
 
+def _crate_text(loader: KilnLoader, library: Library, *, as_json: bool) -> str:
+    """Raises InvalidCommand where the crate is not what a build would leave as it is."""
+    if not all(_is_fresh(loader, name) for name in _with_what_it_needs(loader, "crate")):
+        raise InvalidCommand("the crate is not built, or not up to date: `doit crate` builds it")
+    # It compresses, which the table does not.
+    from kiln.doit_plugin.commands.crate_size import crate_as_json, crate_as_table
+    from kiln.packaging.crate_parts import LIMIT, parts_of
+
+    parts = parts_of(library.manifest, library.build / "rust" / library.manifest.library)
+    show = crate_as_json if as_json else crate_as_table
+    return show(library.manifest, parts, LIMIT)
+
+
+def _with_what_it_needs(loader: KilnLoader, name: str) -> Iterator[str]:
+    """A step, and all before it."""
+    known, waiting = {name}, [name]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        after = loader.makers[step][1]().after if step in loader.makers else ()
+        waiting += [each for each in after if each not in known]
+        known.update(after)
+
+
+def _is_fresh(loader: KilnLoader, name: str) -> bool:
+    """Whether a build would leave a step as it is; a dodo.py may have rules for some kinds alone."""
+    if name not in loader.makers:
+        return False
+    assert loader.build is not None  # it comes with the library
+    return Freshness(loader.build, name, loader.makers[name][1]())()
+
+
 def _measured(loader: KilnLoader, library: Library, image: Image) -> Measured:
     name, path = f"compile:{image.id}", library.build / library.facts_path(image)
     row = library.state.rows.get(name)
     if row is None or not path.exists():
         return Measured(image=image, state="not built", facts=None)
-    assert loader.build is not None  # it comes with the library
-    if name not in loader.makers or not Freshness(loader.build, name, loader.makers[name][1]())():
+    if not _is_fresh(loader, name):
         return Measured(image=image, state="stale", facts=None)
     return Measured(image=image, state="built", facts=Facts.from_json(path.read_text("utf-8")))
 

@@ -44,7 +44,7 @@ pub enum Role {
 pub struct Parameter {
     /// Name in the kernel's source; a hidden parameter is named after its role.
     pub name: &'static str,
-    /// Rust type of its value: `DevicePtr`, `i32`, ...
+    /// Rust type of its value: `DevicePtr<F16>`, `i32`, ...
     pub rust_type: &'static str,
     /// Who provides it.
     pub role: Role,
@@ -172,6 +172,12 @@ impl Image {
     pub const fn as_c_bytes(&self) -> &'static [u8] {
         self.stored
     }
+
+    /// Whether the bytes have the SHA-256 of the record: about 4 ms a MiB.
+    #[must_use]
+    pub fn verify(&self) -> bool {
+        crate::sha256::digest(self.bytes) == self.sha256
+    }
 }
 
 impl fmt::Debug for Image {
@@ -188,6 +194,8 @@ impl fmt::Debug for Image {
     }
 }
 
+// Unused when features leave out every image.
+#[allow(dead_code)]
 /// Data at an address that is a multiple of 64: ELF readers and GPU drivers may assume more than a byte's alignment.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -195,20 +203,56 @@ pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 const _: () = assert!(core::mem::align_of::<Aligned<[u8; 1]>>() == 64);
 
-// Unused when features leave out every PTX image.
-#[allow(dead_code)]
+/// The bytes of an image as they are stored: `data!(size, file, symbol)`, the file relative to that of the caller.
+#[cfg(not(feature = "link-static"))]
+#[allow(unused_macros)]
+macro_rules! data {
+    ($size:literal, $file:literal, $symbol:literal) => {{
+        static DATA: $crate::image::Aligned<[u8; $size]> =
+            $crate::image::Aligned(*include_bytes!($file));
+        &DATA.0
+    }};
+}
+
+/// The bytes of an image in the archive: `data!(size, file, symbol)`.
+#[cfg(feature = "link-static")]
+#[allow(unused_macros)]
+macro_rules! data {
+    ($size:literal, $file:literal, $symbol:literal) => {{
+        extern "C" {
+            #[link_name = $symbol]
+            static DATA: $crate::image::Aligned<[u8; $size]>;
+        }
+        // SAFETY: a part of the symbol is a digest of the image that was measured, so an archive that has it has at least
+        // `$size` bytes there, aligned as those that are included, and nothing writes to them.
+        #[allow(unsafe_code)]
+        let data = unsafe { &DATA.0 };
+        data
+    }};
+}
+
+// Unused when features leave out every image.
+#[allow(unused_imports)]
+pub(crate) use data;
+
+// Unused when features leave out every PTX image. It runs in the compiler, where a panic is an error.
+#[allow(dead_code, clippy::panic)]
 /// The text of a PTX image. Fails to compile when no NUL ends `stored`, up to which a driver would read.
 ///
-/// Only the last byte is looked at: a loop over a large image would pass the compiler's limit for constants.
+/// Only the last byte is looked at: a loop over a large image would pass the compiler's limit for constants. An archive's
+/// bytes are not known yet; Kiln has read it when it was made.
 pub(crate) const fn without_nul(stored: &'static [u8]) -> &'static [u8] {
     match stored.split_last() {
+        #[cfg(not(feature = "link-static"))]
         Some((0, text)) => text,
+        #[cfg(feature = "link-static")]
+        Some((_, text)) => text,
         _ => panic!("a PTX image must end with a NUL"),
     }
 }
 
-// Unused when features leave out every image.
-#[allow(dead_code)]
+// Unused when features leave out every image. It runs in the compiler, where a panic is an error.
+#[allow(dead_code, clippy::indexing_slicing)]
 /// The bytes of a digest written in hexadecimal. Fails to compile when `text` is anything else.
 pub(crate) const fn sha256(text: &str) -> [u8; 32] {
     assert!(text.len() == 64, "a SHA-256 has 64 hexadecimal digits");
@@ -223,7 +267,7 @@ pub(crate) const fn sha256(text: &str) -> [u8; 32] {
     bytes
 }
 
-#[allow(dead_code)]
+#[allow(dead_code, clippy::panic)]
 const fn digit(character: u8) -> u8 {
     match character {
         b'0'..=b'9' => character - b'0',

@@ -1,28 +1,10 @@
-//! What a launch is made of: device addresses and grids.
+//! What a launch is made of: grids, blocks and memory.
 
 use core::fmt;
 
-/// An address in a device's memory. It must not be dereferenced on the host.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[repr(transparent)]
-pub struct DevicePtr(pub u64);
-
-impl DevicePtr {
-    /// The address that points at nothing.
-    pub const NULL: Self = Self(0);
-}
-
-impl From<u64> for DevicePtr {
-    fn from(address: u64) -> Self {
-        Self(address)
-    }
-}
-
-impl From<DevicePtr> for u64 {
-    fn from(pointer: DevicePtr) -> Self {
-        pointer.0
-    }
-}
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::variant::Variant;
 
 /// A grid that no launch can have.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -75,11 +57,12 @@ impl fmt::Display for GridError {
 const LIMITS: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 
 /// The grid as a launch takes it; `None` when it is empty, which a driver refuses.
-pub(crate) fn grid(extents: [i64; 3]) -> Result<Option<[u32; 3]>, GridError> {
+pub(crate) fn grid(extents: [i64; 3]) -> core::result::Result<Option<[u32; 3]>, GridError> {
     let mut grid = [0; 3];
-    for (axis, (extent, limit)) in extents.into_iter().zip(LIMITS).enumerate() {
-        grid[axis] = match u32::try_from(extent) {
-            Ok(blocks) if blocks <= limit => blocks,
+    let axes = grid.iter_mut().zip(extents).zip(LIMITS).enumerate();
+    for (axis, ((blocks, extent), limit)) in axes {
+        *blocks = match u32::try_from(extent) {
+            Ok(found) if found <= limit => found,
             _ => {
                 return Err(GridError::OutOfRange {
                     axis,
@@ -95,6 +78,67 @@ pub(crate) fn grid(extents: [i64; 3]) -> Result<Option<[u32; 3]>, GridError> {
 // Used only where a grid or a condition depends on an unsigned 64-bit argument.
 #[allow(dead_code)]
 /// The argument as expressions take it, which know signed 64-bit integers only.
-pub(crate) fn wide(name: &'static str, value: u64) -> Result<i64, GridError> {
+pub(crate) fn wide(name: &'static str, value: u64) -> core::result::Result<i64, GridError> {
     i64::try_from(value).map_err(|_| GridError::ArgumentOutOfRange { name, value })
+}
+
+/// What a launch is: which image, and what the driver is told beside the parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LaunchConfig {
+    /// The variant that serves the call.
+    pub variant: &'static Variant,
+    /// Its image for the device.
+    pub image: &'static Image,
+    /// Blocks in x, y and z, those of clusters counted one by one.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster in x, y and z; `[1, 1, 1]` is a launch without clusters.
+    pub cluster: [u32; 3],
+    /// Bytes of shared memory to give each block.
+    pub shared_dynamic: u32,
+    /// Whether the launch has to be cooperative.
+    pub cooperative: bool,
+    /// Whether the launch has to allow programmatic dependent launch.
+    pub pdl: bool,
+    /// Bytes of device memory to be passed behind [`Role::GlobalScratch`](crate::Role::GlobalScratch).
+    pub global_scratch_bytes: u64,
+    /// Bytes of device memory to be passed behind [`Role::ProfileScratch`](crate::Role::ProfileScratch).
+    pub profile_scratch_bytes: u64,
+}
+
+impl LaunchConfig {
+    /// `grid` is in clusters, not empty, and in range.
+    pub(crate) fn new(
+        variant: &'static Variant,
+        image: &'static Image,
+        grid: [u32; 3],
+    ) -> Result<Self> {
+        let [x, y, z] = grid.map(i64::from);
+        let [cluster_x, cluster_y, cluster_z] = image.cluster.map(i64::from);
+        let blocks = self::grid([x * cluster_x, y * cluster_y, z * cluster_z]);
+        let grid = blocks
+            .map_err(|error| Error::Grid {
+                variant: variant.name,
+                error,
+            })?
+            .unwrap_or(grid);
+        let count = grid
+            .iter()
+            .map(|extent| u64::from(*extent))
+            .product::<u64>();
+        Ok(Self {
+            variant,
+            image,
+            grid,
+            block: [image.threads, 1, 1],
+            cluster: image.cluster,
+            shared_dynamic: image.shared_dynamic,
+            cooperative: image.cooperative,
+            pdl: image.pdl,
+            global_scratch_bytes: image.global_scratch_bytes.saturating_mul(count),
+            profile_scratch_bytes: image.profile_scratch_bytes.saturating_mul(count),
+        })
+    }
 }

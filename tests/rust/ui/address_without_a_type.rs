@@ -1,0 +1,16 @@
+//! E0308: mismatched types
+
+use kernels::variants::softmax_fp32_1024::Args;
+use kernels::DevicePtr;
+
+fn main() {
+    let address: u64 = 16;
+    let _ = Args {
+        output_ptr: address,
+        input_ptr: DevicePtr::new(16),
+        input_row_stride: 1,
+        output_row_stride: 1,
+        n_cols: 1,
+        n_rows: 1,
+    };
+}

@@ -1,0 +1,187 @@
+"""tools/rust/kiln-build: kernels as part of a Cargo build, which asks Kiln when what they are made from has moved."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cmake_tree import AWKWARD, Tree
+from project import REPOSITORY, Result
+
+CRATE = REPOSITORY / "tools/rust/kiln-build"
+EXAMPLE = "examples/rust/build_rs"
+IMAGES = ["scale_fp32_256@gfx942 hsaco", "scale_fp32_256@sm_80 cubin"]
+KILN = "Compiling kernels "
+"""what Cargo says when it runs the build script"""
+
+
+class Cargo:
+    """The example with a small library in place of this repository's, and Cargo run in it."""
+
+    def __init__(self, folder: Path, cache: Path, target: Path) -> None:
+        self.tree = Tree(folder=folder, cache=cache)
+        self.target = target
+        self.tree.write_library(".", "kernels", "gfx942")
+        shutil.copytree(REPOSITORY / EXAMPLE, folder / EXAMPLE, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+        (folder / "tools").symlink_to(REPOSITORY / "tools")
+
+    def __call__(self, *words: str, code: int = 0, environment: dict[str, str] | None = None) -> Result:
+        """Run Cargo in the example's folder, without a network."""
+        settings = {
+            "CARGO_TARGET_DIR": str(self.target),
+            "CARGO_TERM_COLOR": "never",
+            "CARGO_NET_OFFLINE": "true",
+            # What takes time, and nobody looks at.
+            "CARGO_PROFILE_DEV_DEBUG": "0",
+            "CARGO_INCREMENTAL": "0",
+            **(environment or {}),
+        }
+        return self.tree.run("cargo", *words, inside=EXAMPLE, **settings).expect(code=code)
+
+    def printed(self, *words: str, environment: dict[str, str] | None = None) -> list[str]:
+        """What the program says of its images: name, kind and bytes of each."""
+        return [line for line in self("run", "-q", *words, environment=environment).output.splitlines() if "@" in line]
+
+    def listed(self, *words: str, environment: dict[str, str] | None = None) -> list[str]:
+        """The images that it has: name and kind of each."""
+        return [line.rsplit(" ", 2)[0] for line in self.printed(*words, environment=environment)]
+
+    def asks(self, environment: dict[str, str] | None = None) -> bool:
+        """Whether a build runs the build script."""
+        return KILN in self("check", environment=environment).output
+
+
+@pytest.fixture(scope="module")
+def cargo(tmp_path_factory: pytest.TempPathFactory, kiln_cache: Path) -> Cargo:
+    folder = tmp_path_factory.mktemp("cargo")
+    return Cargo(folder / AWKWARD, kiln_cache, folder / "target")
+
+
+def test_a_build_does_what_an_edit_asks_for(cargo: Cargo) -> None:
+    assert cargo.listed() == IMAGES[:1]
+    before = cargo.printed()
+    # Nothing moved, or what no kernel is made from.
+    assert not cargo.asks()
+    cargo.tree.write("kernels/README.md", "Beside the kernels.\n")
+    assert not cargo.asks()
+    # A file that is imported by the kernel's: a comment, and then code.
+    cargo.tree.edit("kernels/helper.py", "by half", "by more")
+    assert cargo.asks()
+    assert not cargo.asks()
+    assert cargo.printed() == before
+    cargo.tree.edit("kernels/helper.py", "return x * 1.5", "return tl.exp(x * 1.5)")
+    cargo.tree.edit("kernels/helper.py", "import triton\n", "import triton\nimport triton.language as tl\n")
+    assert cargo.printed() != before
+    # The manifest.
+    cargo.tree.edit("kernels.yaml", "[gfx942]", "[gfx942, sm_80]")
+    assert cargo.listed() == IMAGES
+    # Variables that the build asked for.
+    assert cargo.asks({"PYTHONPATH": f"{REPOSITORY / 'tools'}:{cargo.tree.folder}"})
+    assert cargo.asks()
+
+
+def test_an_error_is_told_in_kilns_words_and_the_next_build_goes_on(cargo: Cargo) -> None:
+    cargo.tree.edit("kernels/helper.py", "return ", "return y * ")
+    told = cargo("build", code=101).expect(r"^  FAILED compile:scale_fp32_256@", code=101)
+    told.expect(r"^    kernels/helper\.py:\d+:12: the name 'y' is not defined", r"Error: Kiln could not", code=101)
+    assert not re.search(r"^\s*\[\d+/\d+\]", told.output, re.MULTILINE)
+    assert "panicked" not in told.output
+    cargo.tree.edit("kernels/helper.py", "return y * ", "return ")
+    assert cargo.asks()
+    cargo.tree.edit("kernels.yaml", "dtypes:", "dtype:")
+    cargo("build", code=101).expect(r"ERROR: kernels\.yaml:8:5: .*'dtype'", "did you mean 'dtypes'", code=101)
+    cargo.tree.edit("kernels.yaml", "dtype:", "dtypes:")
+
+
+def test_a_python_without_kiln_is_told(cargo: Cargo, tmp_path: Path) -> None:
+    bare = tmp_path / "python3"
+    bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'kiln'\" >&2\nexit 1\n")
+    bare.chmod(0o755)
+    for variable, python, said in (
+        ("KILN_PYTHON", bare, "No module named 'kiln'"),
+        ("PYTHON", tmp_path / "nowhere", "No such file"),
+    ):
+        told = cargo("build", code=101, environment={variable: str(python)})
+        told.expect(said, rf"python: {re.escape(str(python))}, since {variable} says so", "KILN_PREBUILT", code=101)
+
+
+def test_images_come_out_of_the_archive(cargo: Cargo, tmp_path: Path) -> None:
+    """The same ones; a crate that has others is not linked with it, and one for another machine is refused."""
+    features = ("--features", "kernels/link-static")
+    assert cargo.printed(*features) == cargo.printed()
+    # Of the C package only what is needed.
+    program = cargo.target / "debug/engine"
+    cargo("build", *features)
+    assert b"kernels_scale_fp32_256__sm_80_data" in program.read_bytes()
+    assert b"kernels_last_error" not in program.read_bytes()
+
+    told = cargo("check", *features, "--target", "aarch64-unknown-linux-gnu", code=101)
+    told.expect("expected: aarch64 with linux", "say `host: aarch64-linux-gnu`", code=101)
+
+    built = tmp_path / "built"
+    shutil.copytree(build_folder(cargo), built)
+    module = built / "rust/kernels/src/variants/scale_fp32_256.rs"
+    text = module.read_text()
+    (digest,) = re.findall(r"__sm_80_data_([0-9a-f]{16})\b", text)
+    module.write_text(text.replace(digest, digest[::-1]))
+    told = cargo("build", *features, code=101, environment={"KILN_PREBUILT": str(built)})
+    told.expect(f"undefined .*kernels_scale_fp32_256__sm_80_data_{digest[::-1]}", code=101)
+
+
+def build_folder(cargo: Cargo) -> Path:
+    """What Kiln made last, with an archive."""
+    found = cargo.target.glob("debug/build/kernels-*/out/kiln-*/build/lib/libkernels.a")
+    return max(found, key=lambda path: path.stat().st_mtime_ns).parent.parent
+
+
+def test_what_was_built_elsewhere_needs_no_python(cargo: Cargo, tmp_path: Path) -> None:
+    features = ("--features", "kernels/link-static")
+    cargo("build", *features)
+    built = tmp_path / AWKWARD
+    shutil.copytree(build_folder(cargo), built)
+    without = {"KILN_PREBUILT": str(built), "KILN_PYTHON": "/bin/false", "PYTHONPATH": ""}
+    assert cargo.listed(environment=without) == IMAGES
+    assert cargo.listed(*features, environment=without) == IMAGES
+    # It may be replaced by what was built later.
+    (built / "rust/kernels/README.md").write_text("Another one.\n")
+    assert cargo.asks(without)
+    assert not cargo.asks(without)
+
+    def refused(*said: str, folder: Path | str = built) -> None:
+        cargo("build", code=101, environment={**without, "KILN_PREBUILT": str(folder)}).expect(*said, code=101)
+
+    refused("which folder that starts from", folder="built")
+    refused("no crate of the library kernels", "actual: no crate at all", folder=tmp_path / "nowhere")
+    declared = built / "rust/kernels/Cargo.toml"
+    text = declared.read_text()
+    declared.write_text(text.replace("abi = 1\n", "abi = 99\n"))
+    refused("of another form", "actual: abi 99", "remedy: use the kiln-build that came with")
+    declared.write_text(text.replace('library = "kernels"\n', 'library = "other"\n'))
+    refused("another library's", "expected: kernels, as in", "actual: other")
+    declared.write_text(text)
+    (built / "rust/kernels").rename(built / "rust/blue")
+    refused("no crate of the library kernels", "actual: crates of blue")
+
+
+def test_targets_and_features_are_the_packages_choice(cargo: Cargo) -> None:
+    script = f"{EXAMPLE}/kernels/build.rs"
+    before = (cargo.tree.folder / script).read_text()
+    cargo.tree.edit(script, ".build()?", '.targets(["gfx942"]).no_default_features().build()?')
+    assert "kernels, for gfx942" in cargo("run", "-q").output.splitlines()
+    cargo.tree.edit(script, '"gfx942"', '"sm_99"')
+    cargo("build", code=101).expect("does not have the target 'sm_99'", "did you mean 'sm_80'", code=101)
+    cargo.tree.write(script, before)
+
+
+def test_the_crate_itself(tmp_path: Path) -> None:
+    crate = shutil.copytree(CRATE, tmp_path / "kiln-build", ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+    tree = Tree(folder=crate, cache=tmp_path / "cache")
+    tree.run("cargo", "fmt", "--check").expect()
+    tree.run("cargo", "clippy", "-q", "--offline", "--all-targets", "--", "-D", "warnings").expect()
+    tree.run("cargo", "doc", "-q", "--offline", RUSTDOCFLAGS="-D warnings").expect()
+    tree.run("cargo", "test", "--offline").expect("3 passed", "1 passed")
+    (example,) = (REPOSITORY / EXAMPLE).glob("Cargo.toml")
+    tree.run("cargo", "fmt", "--all", "--check", "--manifest-path", example).expect()

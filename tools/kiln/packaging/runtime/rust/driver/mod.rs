@@ -1,0 +1,216 @@
+//! What the crate asks of a GPU's driver: opened at the first use, never linked. All that is unsafe about it is here.
+
+mod cuda;
+#[cfg(feature = "hip")]
+mod hip;
+mod load;
+
+use core::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::vec::Vec;
+
+use crate::device::{Device, Vendor};
+use crate::error::{Error, Result};
+use crate::image::Image;
+
+pub(crate) use load::is_forked;
+
+/// Where something is loaded: a context of CUDA; a device of HIP, whose handle is 0.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Context {
+    pub(crate) handle: usize,
+    pub(crate) ordinal: u32,
+}
+
+/// What the driver has of an image, as addresses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Handles {
+    pub(crate) module: usize,
+    pub(crate) function: usize,
+}
+
+/// One launch, without its parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch {
+    pub(crate) image: &'static Image,
+    pub(crate) function: usize,
+    /// In blocks.
+    pub(crate) grid: [u32; 3],
+    pub(crate) stream: *mut c_void,
+}
+
+/// A copy of bytes.
+#[derive(Clone, Copy)]
+pub(crate) enum Memory {
+    ToDevice {
+        to: u64,
+        from: *const c_void,
+        bytes: usize,
+    },
+    ToHost {
+        to: *mut c_void,
+        from: u64,
+        bytes: usize,
+    },
+}
+
+/// A driver that is open.
+#[derive(Clone, Copy)]
+pub(crate) enum Driver {
+    Cuda(&'static cuda::Cuda),
+    #[cfg(feature = "hip")]
+    Hip(&'static hip::Hip),
+}
+
+/// Calls the same function of whichever driver it is.
+macro_rules! ask {
+    ($driver:expr, $open:ident => $call:expr) => {
+        match $driver {
+            Driver::Cuda($open) => $call,
+            #[cfg(feature = "hip")]
+            Driver::Hip($open) => $call,
+        }
+    };
+}
+
+/// One thread opens a driver at a time. A failure is not kept: the next one tries again.
+static OPENING: Mutex<()> = Mutex::new(());
+static CUDA: OnceLock<cuda::Cuda> = OnceLock::new();
+#[cfg(feature = "hip")]
+static HIP: OnceLock<hip::Hip> = OnceLock::new();
+
+/// Whether a driver is open.
+fn has_opened() -> bool {
+    #[cfg(feature = "hip")]
+    if HIP.get().is_some() {
+        return true;
+    }
+    CUDA.get().is_some()
+}
+
+/// What `place` holds, which `open` makes at the first use.
+fn opened<T>(place: &'static OnceLock<T>, open: impl FnOnce() -> Result<T>) -> Result<&'static T> {
+    if is_forked() {
+        return Err(Error::Forked);
+    }
+    if let Some(found) = place.get() {
+        return Ok(found);
+    }
+    // Nothing is left half done behind this lock.
+    let guard = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = place.get() {
+        return Ok(found);
+    }
+    let made = load::watched(has_opened(), open)?;
+    let kept = place.get_or_init(|| made);
+    drop(guard);
+    Ok(kept)
+}
+
+impl Driver {
+    /// The driver of a vendor; without one CUDA, and where that finds no GPU, HIP. Of two failures, that of CUDA.
+    pub(crate) fn open(vendor: Option<Vendor>) -> Result<Self> {
+        if cfg!(feature = "disabled") {
+            return Err(Error::Disabled);
+        }
+        match vendor {
+            Some(Vendor::Nvidia) => Self::cuda(),
+            Some(Vendor::Amd) => Self::hip(),
+            None => Self::cuda().or_else(|error| match error {
+                Error::DriverNotFound { .. } => Self::hip().map_err(|_| error),
+                Error::Driver { code, .. } if cuda::Cuda::is_without_device(code) => {
+                    Self::hip().map_err(|_| error)
+                }
+                _ => Err(error),
+            }),
+        }
+    }
+
+    fn cuda() -> Result<Self> {
+        opened(&CUDA, cuda::Cuda::open).map(Self::Cuda)
+    }
+
+    #[cfg(feature = "hip")]
+    fn hip() -> Result<Self> {
+        opened(&HIP, hip::Hip::open).map(Self::Hip)
+    }
+
+    #[cfg(not(feature = "hip"))]
+    fn hip() -> Result<Self> {
+        Err(Error::DriverNotFound {
+            library: "libamdhip64.so",
+            reason: "the crate was built without its feature `hip`".into(),
+        })
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        ask!(self, driver => driver.count())
+    }
+
+    pub(crate) fn current(self) -> Result<Context> {
+        ask!(self, driver => driver.current())
+    }
+
+    pub(crate) fn retain(self, ordinal: u32) -> Result<Context> {
+        ask!(self, driver => driver.retain(ordinal))
+    }
+
+    pub(crate) fn release(self, ordinal: u32) {
+        ask!(self, driver => driver.release(ordinal));
+    }
+
+    pub(crate) fn within<R>(self, context: Context, run: impl FnOnce() -> Result<R>) -> Result<R> {
+        if is_forked() {
+            return Err(Error::Forked);
+        }
+        ask!(self, driver => driver.within(context, run))
+    }
+
+    pub(crate) fn describe(self, ordinal: u32) -> Result<Device> {
+        ask!(self, driver => driver.describe(ordinal))
+    }
+
+    pub(crate) fn has_modules(self) -> bool {
+        ask!(self, driver => driver.has_modules())
+    }
+
+    pub(crate) fn is_capturing(self, stream: *mut c_void) -> Result<bool> {
+        ask!(self, driver => driver.is_capturing(stream))
+    }
+
+    pub(crate) fn load(self, image: &'static Image) -> Result<(Handles, Vec<u8>)> {
+        ask!(self, driver => driver.load(image))
+    }
+
+    pub(crate) fn settle(self, handles: Handles) -> Result<()> {
+        ask!(self, driver => driver.settle(handles))
+    }
+
+    pub(crate) fn unload(self, handles: Handles) {
+        ask!(self, driver => driver.unload(handles));
+    }
+
+    /// # Safety
+    ///
+    /// As the `launch` of each driver.
+    pub(crate) unsafe fn launch(self, launch: &Launch, buffer: &mut [u8]) -> Result<()> {
+        // SAFETY: the caller keeps the promises of both.
+        unsafe { ask!(self, driver => driver.launch(launch, buffer)) }
+    }
+
+    pub(crate) fn allocate(self, bytes: usize) -> Result<u64> {
+        ask!(self, driver => driver.allocate(bytes))
+    }
+
+    pub(crate) fn free(self, address: u64) {
+        ask!(self, driver => driver.free(address));
+    }
+
+    pub(crate) fn copy(self, copy: Memory) -> Result<()> {
+        ask!(self, driver => driver.copy(copy))
+    }
+
+    pub(crate) fn synchronize(self) -> Result<()> {
+        ask!(self, driver => driver.synchronize())
+    }
+}
