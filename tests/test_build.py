@@ -52,14 +52,15 @@ def test_body_edit_rebuilds_the_kernels_images_only(built: Project) -> None:
 
 
 def test_what_is_launched_depends_on_parameters_and_not_on_code(built: Project) -> None:
-    """A program's side of a kernel is compiled again when its parameters change, or what is declared of it."""
+    """A program's side of a kernel, objects and headers, is made again for parameters and what is declared of it."""
     built.edit("kernels/scale.py", "x * 2", "x * 3")
     output = built.doit().expect().output
     assert re.search(r"^\[\d+/\d+\] archive:sm_80$", output, re.MULTILINE)
-    assert not re.search(r"^\[\d+/\d+\] variants$", output, re.MULTILINE)
+    assert re.search(r"^\[\d+/\d+\] crate$", output, re.MULTILINE)
+    assert not re.search(r"^\[\d+/\d+\] (variants|header:\w+)$", output, re.MULTILINE)
     built.edit("kernels.yaml", "grid: [", "select: n_elements > 0\n    grid: [")
     built.doit("explain", "variants").expect(r"^  what kernels\.yaml and the sources declare changed")
-    built.doit().expect(r"^\[\d+/\d+\] variants$")
+    built.doit().expect(*(rf"^\[\d+/\d+\] {name}$" for name in ("variants", "header:c", "header:cpp")))
 
 
 def test_one_more_block_builds_its_images_only(built: Project) -> None:

@@ -6,19 +6,22 @@ import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpu.gpu_starts import records_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-D_POSIX_C_SOURCE=200809L")
 
-STARTS: dict[str, Sequence[str]] = {
-    "start_few": ("-DFEW", "-fno-pie", "-no-pie"),
-    "start_many": ("-fno-pie", "-no-pie"),
-    "start_few_pie": ("-DFEW", "-fPIE", "-pie"),
-    "start_many_pie": ("-fPIE", "-pie"),
+STARTS: dict[str, tuple[int, Sequence[str]]] = {
+    "start_few": (10, ("-fno-pie", "-no-pie")),
+    "start_many": (1000, ("-fno-pie", "-no-pie")),
+    "start_few_pie": (10, ("-fPIE", "-pie")),
+    "start_many_pie": (1000, ("-fPIE", "-pie")),
 }
-"""programs of start.c, in the order in which cost.c takes them. A loader sets the pointers of what is
-position-independent when it starts"""
+"""programs of start.c, in the order in which cost.c takes them: how many images each has, and how it is linked. A
+loader sets the pointers of what is position-independent when it starts"""
 
 
 def link(build: Path, source: Path, program: Path, *more: str | Path) -> None:
@@ -47,8 +50,11 @@ def link_graph(build: Path, program: Path) -> None:
 def link_cost(build: Path, program: Path) -> None:
     """Link the program that measures, and beside it those that it starts."""
     link(build, HERE / "cost.c", program)
-    for name, flags in STARTS.items():
-        link(build, HERE / "start.c", program.with_name(name), "-I", build / "src", *flags)
+    for name, (count, flags) in STARTS.items():
+        made = program.with_name(name)
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "records.h").write_text(records_of(count))
+            link(build, HERE / "start.c", made, "-I", build / "src", "-I", folder, *flags)
 
 
 def compile_onnxruntime(build: Path, program: Path) -> None:

@@ -2,10 +2,11 @@
 
 Launches each NVIDIA variant of the default library on each of its problems, with each image and by each function of
 the header, alone, by group, from two threads, in two contexts, in a graph and from PTX alone, and compares with its
-reference in float64; then the smallest problem of each under compute-sanitizer, where that is here; then softmax
-through ONNX Runtime's header, with examples/onnxruntime; then tunes softmax over some shapes, runs examples/c/graph.c,
-and measures what the library costs a program beside the driver alone, Triton and torch. Prints a line a kernel with its
-largest error, and ends with 1 when anything is off. Figures alone make no fault.
+reference in float64; the smallest problem of each under compute-sanitizer, where that is here; then all of them out of
+fat binaries, in which the driver chooses; then softmax through ONNX Runtime's header, with examples/onnxruntime; then
+tunes softmax over some shapes, runs examples/c/graph.c, and measures what the library costs a program beside the driver
+alone, Triton and torch. Prints a line a kernel with its largest error, and ends with 1 when anything is off. Figures
+alone make no fault.
 
 Needs an NVIDIA GPU of compute capability 9.0 with its driver, NumPy, and what a build made (build/include, build/lib,
 build/src, build/onnxruntime). `--prepare` links the programs and writes the plan of launches into build/gpu, and runs
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 from gpu.gpu_figures import run_cost, run_python_costs  # noqa: E402  # importable by the lines above
-from gpu.gpu_jobs import LIMIT, names_of, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
+from gpu.gpu_jobs import LIMIT, names_of, run_bundled, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
 from gpu.gpu_links import (  # noqa: E402  # importable by the lines above
     STARTS,
     compile_onnxruntime,
@@ -110,12 +111,17 @@ def prepare() -> None:
             make(ROOT / "build", FOLDER / name)
     if shutil.which("c++") and (ROOT / "build" / "onnxruntime").exists():
         compile_onnxruntime(ROOT / "build", FOLDER / "onnxruntime")
+    if shutil.which("cc") and (ROOT / "build" / "lib").exists() and importlib.util.find_spec("yaml") is not None:
+        from gpu.gpu_bundles import link_bundled
+
+        link_bundled(ROOT, FOLDER)
     if importlib.util.find_spec("yaml") is not None:
         from gpu.gpu_plan import make_plan
 
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / "plan.json").write_text(json.dumps(make_plan(ROOT)))
     needs = {**dict.fromkeys((*LINKS, *STARTS), "cc"), "onnxruntime": "c++", "plan.json": "PyYAML"}
+    needs |= dict.fromkeys(("typed_fatbin", "onnxruntime_fatbin"), "a CUDA toolkit's fatbinary")
     for name, program in needs.items():
         if not (FOLDER / name).exists():
             remedy = f"run this with --prepare on a machine with {program}, or install that"
@@ -152,7 +158,10 @@ def main() -> int:
         bad += tell(f"{kernel}: {counts}, {refused}; largest error {errors or 'unknown'}", outcome.faults)
     said, faults = run_memcheck(FOLDER / "typed", plan["launches"], plan["variants"])
     bad += tell(f"compute-sanitizer memcheck: {said}", faults)
+    said, faults = run_bundled(FOLDER / "typed_fatbin", plan["launches"], plan["variants"])
+    bad += tell(f"fat binaries: {said}", faults)
     bad += tell("onnxruntime: softmax by name and by group", run_onnxruntime(FOLDER / "onnxruntime"))
+    bad += tell("onnxruntime: the same out of fat binaries", run_onnxruntime(FOLDER / "onnxruntime_fatbin"))
     bad += tell("tuner: softmax_fp16 over shapes", run_tuner(FOLDER / "tune"))
     bad += tell("examples/c/graph.c", run_graph(FOLDER / "graph"))
     bad += tell("costs beside the driver alone", run_cost(FOLDER / "cost", [FOLDER / name for name in STARTS]))

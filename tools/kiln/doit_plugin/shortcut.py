@@ -170,7 +170,8 @@ class Shortcut:
     @property
     def groups(self) -> list[str]:
         """The names of the groups of all steps of a kind."""
-        return list(dict.fromkeys(rule.kind for rule in self._rules))
+        there = {*self._image_kinds, *map(kind_of, self.library)}
+        return [kind for kind in dict.fromkeys(rule.kind for rule in self._rules) if kind in there]
 
     @property
     def _image_kinds(self) -> list[str]:
@@ -196,13 +197,7 @@ def _names(rules: Sequence[Rule], images: Sequence[str]) -> list[str]:
 
 def library_names(rules: Sequence[Rule], manifest: Manifest) -> list[str]:
     """The names of the steps that stand for many images."""
-    found: list[str] = []
-    for rule in (rule for rule in rules if rule.applies(manifest)):
-        if rule.pattern.endswith("<target>"):
-            found += [f"{rule.kind}:{target}" for target in manifest.targets]
-        elif not rule.pattern.endswith("<image>"):
-            found.append(rule.pattern)
-    return found
+    return [name for rule in rules if rule.applies(manifest) for name, _ in rule.shared(manifest)]
 
 
 def _chosen(subjects: Sequence[str], name: str) -> Sequence[str]:
@@ -329,7 +324,7 @@ def _alike(old: Outline, questions: Iterable[Question], notes: Notes) -> bool:
 def _is_of(patterns: Iterable[str], name: str) -> bool:
     """Whether one of the patterns is that of a step."""
     kind = kind_of(name)
-    return name in patterns or f"{kind}:<image>" in patterns or f"{kind}:<target>" in patterns
+    return name in patterns or any(f"{kind}:<{what}>" in patterns for what in ("image", "target", "bundle"))
 
 
 def _kept(build: Build, name: str, step: Step, groups: Mapping[str, int]) -> Kept:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kiln.errors import ManifestError, Position
 from kiln.files import FOR_ALL, asked_by
@@ -34,6 +34,8 @@ from kiln.manifest.targets import LibraryTargets, NativeTargets, check_used, ker
 from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List
+
+T = TypeVar("T")
 
 MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
@@ -81,6 +83,7 @@ def load(
         build=top["build"],
         build_position=files[0].entries["build"].value.position if "build" in files[0].entries else None,
         onnxruntime=read_onnxruntime(files[0], library, kernels if only is None else None),
+        bundle_position=files[0].entries["bundle"].value.position if "bundle" in files[0].entries else None,
         kernels=kernels,
         variants=variants,
         images=expand_images(variants),
@@ -183,7 +186,15 @@ def _read_kernel(
         promises=values["promises"],
         cuda=cuda,
         budgets=merge_budgets(top["budgets"], values["budgets"], targets),
+        entry_names=_own_or(values["entry_names"], top["entry_names"]),
+        debug=_own_or(values["debug"], top["debug"]),
+        bundle=_own_or(values["bundle"], top["bundle"]),
     )
+
+
+def _own_or(own: T | None, library: T) -> T:
+    """A kernel's own word, or else the library's."""
+    return library if own is None else own
 
 
 def _of_table(
