@@ -57,7 +57,7 @@ def load(
     but for what other files say: targets are names still, and nothing has looked into a kernel's source but for its
     configurations or its function table. Raises ClosureError for one of these that cannot be told.
     """
-    files = read_files(path)
+    files = read_files(path, only)
     top = files[0].values
     absolute = files[0].path
     library = library_targets(top["targets"], files[0].entries["targets"].value, find_native)
