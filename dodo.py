@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from kiln.doit_plugin.rules import rule
 from kiln.engine.step import Built, Call, Step
-from kiln.packaging import c_names, cmake_names, cpp_names, onnxruntime_format, rust_names
-from kiln.packaging.inventory import inventory_of
+from kiln.packaging import c_names, cmake_names, cpp_names, onnxruntime_format, rust_names, source_map
+from kiln.packaging.inventory import has_bundles, inventory_of, serves_onnxruntime
 
 if TYPE_CHECKING:
     # What makes steps is imported when one is to be made: a build with nothing to do starts in half the time.
@@ -122,6 +122,34 @@ def objcopy(library: Library, image: Image) -> Step:
     )
 
 
+@rule("bundle:<bundle>", when=has_bundles)
+def bundle(library: Library, variant: str) -> Step:
+    """put a variant's images for NVIDIA into one fat binary, and wrap that in a host object"""
+    manifest, images = library.manifest, library.bundles[variant]
+    outputs = (library.bundle_path(variant), f"objects/{c_names.bundle_member(variant)}")
+    return Step(
+        after=library.measured(images),
+        inputs=lambda: library.bundle_inputs(variant),
+        call=lambda: Call(
+            function="kiln.package_jobs:bundle_images",
+            arguments={
+                "targets": [image.target for image in images],
+                "images": [Built(library.image_path(image)) for image in images],
+                "facts": [Built(library.facts_path(image)) for image in images],
+                "variant": variant,
+                "library": manifest.library,
+                "host": manifest.host,
+                "fatbinary": library.fatbinary,
+                "cc": library.host_tools.cc,
+                "outputs": outputs,
+            },
+        ),
+        outputs=outputs,
+        cached=("bundle", "object"),
+        origin=library.origin(images[0].variant.kernel),
+    )
+
+
 @rule("record:<target>")
 def record(library: Library, target: str) -> Step:
     """compile the records of one target's images: what C programs read of an image"""
@@ -205,11 +233,14 @@ def _archive(library: Library, target: str | None) -> Step:
     targets = library.manifest.targets if target is None else (target,)
     name = library.manifest.library
     members = c_names.archive_members(inventory_of(library.images), name, target)
+    bundles = library.bundles if target is None else {}
+    within = inventory_of(library.images).embedded if bundles else frozenset()
     objects = (
         "table",
         "variants",
         *(f"record:{each}" for each in targets),
-        *(f"objcopy:{image.id}" for image in images),
+        *(f"bundle:{variant}" for variant in bundles),
+        *(f"objcopy:{image.id}" for image in images if (image.variant.id, image.target) not in within),
     )
     output = f"lib/{c_names.archive_name(name, target)}"
     return Step(
@@ -228,6 +259,24 @@ def _archive(library: Library, target: str | None) -> Step:
     )
 
 
+@rule("archive:sources", when=lambda manifest: any(kernel.debug for kernel in manifest.kernels))
+def archive_sources(library: Library) -> Step:
+    """beside the archives, the sources of images with line tables, and the map that leads to them"""
+    files = library.debug_sources
+    names = source_map.source_files(library.manifest.library, files)
+    return Step(
+        after=tuple(f"compile:{image.id}" for image in library.images if image.variant.kernel.debug),
+        inputs=library.source_inputs,
+        call=lambda: Call(
+            function="kiln.package_jobs:copy_sources",
+            arguments={"library": library.manifest.library, "files": files},
+        ),
+        outputs=names,
+        cached=names,
+        sources=tuple(files.values()),
+    )
+
+
 @rule("header:c")
 def header(library: Library) -> Step:
     """the C headers, with the runtime's sources"""
@@ -243,7 +292,7 @@ def header_cpp(library: Library) -> Step:
 def _header(library: Library, render: str, names: tuple[str, ...]) -> Step:
     return Step(
         after=library.measured(library.images),
-        inputs=lambda: library.package_inputs(library.images),
+        inputs=lambda: library.launch_inputs(library.images),
         call=lambda: Call(
             function=f"kiln.package_jobs:{render}",
             arguments={"declared": library.declared(library.images), "manifest": library.manifest},
@@ -268,18 +317,19 @@ def cmake(library: Library) -> Step:
     )
 
 
-@rule("header:onnxruntime", when=lambda manifest: manifest.onnxruntime is not None)
+@rule("header:onnxruntime", when=serves_onnxruntime)
 def header_onnxruntime(library: Library) -> Step:
     """header and archive for ONNX Runtime's loader of Triton kernels"""
-    images = library.onnxruntime_images
+    images, bundles = library.onnxruntime_images, library.onnxruntime_bundles
     return Step(
-        after=library.measured(images),
+        after=(*library.measured(images), *(f"bundle:{variant}" for variant in bundles)),
         inputs=library.onnxruntime_inputs,
         call=lambda: Call(
             function="kiln.package_jobs:package_onnxruntime",
             arguments={
                 "records": library.declared(images),
                 "declared": library.manifest.onnxruntime,
+                "bundles": {variant: Built(path) for variant, path in bundles.items()},
                 "library": library.manifest.library,
                 "host": library.manifest.host,
                 "cc": library.host_tools.cc,

@@ -65,7 +65,7 @@ int main(void)
 {
     for (size_t i = 0; i < LIBRARY_image_count(); i++) {
         if (!LIBRARY_image_verify(LIBRARY_image_at(i))) return 1;
-        puts(LIBRARY_image_at(i)->id);
+        puts(LIBRARY_image_id(LIBRARY_image_at(i)));
     }
     return 0;
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import compileall
+import fcntl
 import os
 import resource
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +24,47 @@ os.environ["KILN_CACHE"] = "off"
 CORE_SECONDS_PER_IMAGE = 2 * 120 / 200
 """what an image of the default library may take on average, for two cores to make 200 in two minutes"""
 
+FIRST = ("test_default_library.py",)
+"""files of tests that take a minute and more"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile Kiln to bytecode once where Python was told to keep none: builds by the hundred would each do it anew."""
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        compileall.compile_dir(REPOSITORY / "tools" / "kiln", quiet=2)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers that share the tests begin with whole builds: what takes long is not left to one of them at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (item.path.name not in FIRST, item.path.parent != Path(__file__).parent))
+
 
 @pytest.fixture(scope="session")
-def _built(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = Project.create(tmp_path_factory.mktemp("built") / "scratch")
-    project.doit().expect()
-    return project
+def common(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is one for all workers which share the tests."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if hasattr(pytestconfig, "workerinput") else base
+
+
+def once(folder: Path, make: Callable[[Path], None]) -> Project:
+    """What `make` makes in folder/project: the first worker that comes has it made, and others take it as it is."""
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            shutil.rmtree(folder / "project", ignore_errors=True)
+            make(folder / "project")
+            (folder / "made").touch()
+    return Project(folder=folder / "project")
+
+
+@pytest.fixture(scope="session")
+def _built(common: Path) -> Project:
+    def make(folder: Path) -> None:
+        Project.create(folder).doit().expect()
+
+    return once(common / "built", make)
 
 
 @pytest.fixture
@@ -37,10 +76,11 @@ def built(_built: Project, tmp_path: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def _cuda(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    project = cuda_project.create(tmp_path_factory.mktemp("cuda") / "scratch")
-    project.doit("compile").expect("1 built, 0 up to date, 0 failed")
-    return project
+def _cuda(common: Path) -> Project:
+    def make(folder: Path) -> None:
+        cuda_project.create(folder).doit("compile").expect("1 built, 0 up to date, 0 failed")
+
+    return once(common / "cuda", make)
 
 
 @pytest.fixture
@@ -51,9 +91,9 @@ def cuda(_cuda: Project, tmp_path: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def kiln_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kiln_cache(common: Path) -> Path:
     """The folder of a cache for tests that are about other things than what is in it."""
-    return tmp_path_factory.mktemp("kiln_cache")
+    return common / "kiln_cache"
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +103,12 @@ def doubles(tmp_path_factory: pytest.TempPathFactory) -> Doubles:
 
 
 @pytest.fixture(scope="session")
-def default_library(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def default_library(common: Path) -> Project:
     """The library that this repository declares, in a copy of the project, built whole. Tests leave it as it is."""
-    folder = tmp_path_factory.mktemp("default") / "kiln"
+    return once(common / "default", _build_default_library)
+
+
+def _build_default_library(folder: Path) -> None:
     folder.mkdir()
     for name in ("kernels.yaml", "dodo.py", "pyproject.toml", "kernels", "examples"):
         source = REPOSITORY / name
@@ -73,12 +116,10 @@ def default_library(tmp_path_factory: pytest.TempPathFactory) -> Project:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("target", "Cargo.lock", "__pycache__"))
         else:
             shutil.copy2(source, folder / name)
-    project = Project(folder=folder)
     began = _seconds_of_children()
-    project.doit().expect("0 failed")
+    Project(folder=folder).doit().expect("0 failed")
     # Processor time, for what else runs on the machine is not the build's.
     assert _seconds_of_children() - began < CORE_SECONDS_PER_IMAGE * len(load(REPOSITORY / "kernels.yaml").images)
-    return project
 
 
 def _seconds_of_children() -> float:

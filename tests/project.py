@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kiln.engine.trace import TRACE, read_trace
+from kiln.project import init
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -73,7 +74,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A folder that `kiln init` made, with a small library of two blocks and two targets."""
+    """What `kiln init` makes in a folder, with a small library of two blocks and two targets."""
 
     folder: Path
     python: str = sys.executable
@@ -82,8 +83,8 @@ class Project:
     @classmethod
     def create(cls, folder: Path, *, manifest: str = MANIFEST, **files: str) -> Project:
         """Make the project; `files` are kernel sources, `name=text` for kernels/name.py."""
+        init(folder)
         project = cls(folder=folder)
-        project.run_python("-m", "kiln", "init", str(folder), inside=False).expect()
         shutil.rmtree(folder / "kernels")
         project.write("kernels.yaml", manifest)
         for name, text in (files or {"scale": KERNEL}).items():

@@ -9,7 +9,7 @@ import select
 import struct
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyte
@@ -29,6 +29,10 @@ class Terminal:
         if self.pid == 0:
             os.chdir(folder)
             os.execvpe(command[0], command, dict(environment))
+        # A press of Ctrl-C would throw away what the program has written and nobody has read yet.
+        modes = termios.tcgetattr(self._master)
+        modes[3] |= termios.NOFLSH
+        termios.tcsetattr(self._master, termios.TCSANOW, modes)
         self.resize(columns, rows)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -55,9 +59,13 @@ class Terminal:
 
     def until(self, text: str, seconds: float = 20) -> None:
         """Wait until a text is on the screen."""
+        self.until_screen(lambda screen: any(text in line for line in screen), repr(text), seconds)
+
+    def until_screen(self, is_so: Callable[[list[str]], bool], what: str, seconds: float = 20) -> None:
+        """Wait until the screen is as it should be; `what` says how, where it does not come to that."""
         deadline = time.monotonic() + seconds
-        while not any(text in line for line in self.screen):
-            assert self._read(deadline), f"{text!r} does not come:\n" + "\n".join(self.everything)
+        while not is_so(self.screen):
+            assert self._read(deadline), f"{what} does not come:\n" + "\n".join(self.everything)
 
     def end(self, seconds: float = 20) -> int:
         """Wait until the program ends; its exit code, negative for a signal."""

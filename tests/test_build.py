@@ -52,14 +52,15 @@ def test_body_edit_rebuilds_the_kernels_images_only(built: Project) -> None:
 
 
 def test_what_is_launched_depends_on_parameters_and_not_on_code(built: Project) -> None:
-    """A program's side of a kernel is compiled again when its parameters change, or what is declared of it."""
+    """A program's side of a kernel, objects and headers, is made again for parameters and what is declared of it."""
     built.edit("kernels/scale.py", "x * 2", "x * 3")
     output = built.doit().expect().output
     assert re.search(r"^\[\d+/\d+\] archive:sm_80$", output, re.MULTILINE)
-    assert not re.search(r"^\[\d+/\d+\] variants$", output, re.MULTILINE)
+    assert re.search(r"^\[\d+/\d+\] crate$", output, re.MULTILINE)
+    assert not re.search(r"^\[\d+/\d+\] (variants|header:\w+)$", output, re.MULTILINE)
     built.edit("kernels.yaml", "grid: [", "select: n_elements > 0\n    grid: [")
     built.doit("explain", "variants").expect(r"^  what kernels\.yaml and the sources declare changed")
-    built.doit().expect(r"^\[\d+/\d+\] variants$")
+    built.doit().expect(*(rf"^\[\d+/\d+\] {name}$" for name in ("variants", "header:c", "header:cpp")))
 
 
 def test_one_more_block_builds_its_images_only(built: Project) -> None:
@@ -94,29 +95,44 @@ def test_an_option_rebuilds_the_images_whose_value_changed(built: Project) -> No
     assert set(built.doit().expect().ran("compile")) == {"scale_fp32_256@sm_80", "scale_fp32_256@gfx942"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "images/sm_80/scale_fp32_128.cubin",
-        "images/gfx942/scale_fp32_128.facts.json",
-        "objects/scale_fp32_128__sm_80.data.o",
-        "lib/libscratch.a",
-        "include/scratch/scratch.h",
-        "rust/scratch/src/lib.rs",
-    ],
+OUTPUTS = (
+    "images/sm_80/scale_fp32_128.cubin",
+    "images/gfx942/scale_fp32_128.facts.json",
+    "objects/scale_fp32_128__sm_80.data.o",
+    "lib/libscratch.a",
+    "include/scratch/scratch.h",
+    "rust/scratch/src/lib.rs",
 )
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "deleted"])
-def test_a_damaged_output_is_noticed_and_rebuilt(built: Project, name: str, damage: str) -> None:
+"""files of six steps"""
+
+
+def flipped(whole: bytes) -> bytes:
+    """The same but for one bit in the middle."""
+    middle = len(whole) // 2
+    return whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_damaged_output_is_noticed_and_rebuilt(built: Project, name: str) -> None:
     path = built.folder / "build" / name
     whole = path.read_bytes()
-    if damage == "deleted":
-        path.unlink()
-    else:
-        middle = len(whole) // 2
-        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-        path.write_bytes({"truncated": whole[:middle], "flipped": flipped, "emptied": b""}[damage])
+    path.write_bytes(flipped(whole))
     assert built.doit().expect().counts["built"] == 1
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "deleted"])
+def test_each_of_several_damaged_outputs_is_noticed_and_rebuilt(built: Project, damage: str) -> None:
+    """The step of each runs, and no other: those that come before it in the graph make the bytes that they made."""
+    before = contents(built)
+    for path in (built.folder / "build" / name for name in OUTPUTS):
+        whole = path.read_bytes()
+        if damage == "deleted":
+            path.unlink()
+        else:
+            path.write_bytes({"truncated": whole[: len(whole) // 2], "flipped": flipped(whole), "emptied": b""}[damage])
+    assert built.doit().expect().counts["built"] == len(OUTPUTS)
+    assert contents(built) == before
 
 
 def test_a_lost_or_unreadable_state_costs_a_rebuild_and_nothing_else(built: Project) -> None:

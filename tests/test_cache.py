@@ -198,7 +198,7 @@ def test_the_command_shows_what_there_is(filled: tuple[Project, str]) -> None:
     project.doit(KILN_CACHE=cache).expect()
     project.doit("cache", KILN_CACHE=cache).expect(
         f"^folder +{cache}$",
-        rf"^entries +{STEPS}, [\d.]+ KiB of at most 5\.0 GiB$",
+        rf"^entries +{STEPS}, [\d.]+ [KM]iB of at most 5\.0 GiB$",
         rf"^last build +{STEPS} hits \(100 %\), 0 misses$",
         rf"^all builds +{STEPS} hits \(50 %\), {STEPS} misses",
     )

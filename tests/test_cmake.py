@@ -155,8 +155,8 @@ def test_two_libraries_and_some_targets_from_other_folders(tree: Tree) -> None:
 
         int main(void)
         {
-            for (size_t i = 0; i < red_image_count(); i++) printf("red %s\\n", red_image_at(i)->id);
-            for (size_t i = 0; i < blue_image_count(); i++) printf("blue %s\\n", blue_image_at(i)->id);
+            for (size_t i = 0; i < red_image_count(); i++) printf("red %s\\n", red_image_id(red_image_at(i)));
+            for (size_t i = 0; i < blue_image_count(); i++) printf("blue %s\\n", blue_image_id(blue_image_at(i)));
             return 0;
         }
         """,

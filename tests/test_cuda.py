@@ -214,7 +214,7 @@ def test_no_blocks_and_names_that_rust_keeps_for_itself(tmp_path: Path) -> None:
             uint32_t grid[3];
             if (scratch_fill_fp32_grid(&args, grid) != SCRATCH_GRID_OK) return 1;
             printf("%d %d", (int)grid[0], (int)scratch_fill_fp32_selects(&args));
-            for (int i = 0; i < 3; i++) printf(" %s", image->parameters[i].name);
+            for (int i = 0; i < 3; i++) printf(" %s", scratch_parameter_name(&scratch_image_parameters(image)[i]));
             return 0;
         }
         """,

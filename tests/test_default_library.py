@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
-from c_doubles import Doubles
+from c_doubles import DOUBLES, Doubles
 from kiln.engine.state import State
 from kiln.library import Library
 from kiln.manifest.loader import load
@@ -316,3 +316,25 @@ def test_a_rust_program_links_and_checks_every_image(library: Project, tmp_path:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert walked(done.stdout) == expected_walk(library)
+
+
+def test_a_profiler_sees_which_image_a_launch_took(library: Project, doubles: Doubles, tmp_path: Path) -> None:
+    """By examples/c/ranges.h, NVTX's own header, and what that loads where a profiler asks for it."""
+    folders = importlib.import_module("nvidia").__path__
+    (headers,) = (path for folder in folders for path in Path(folder).glob("*/include/nvtx3"))
+    program, profiler, answers = tmp_path / "softmax", tmp_path / "profiler.so", tmp_path / "answers"
+    nvtx, example = ("-isystem", headers.parent), library.folder / "examples/c/softmax.c"
+    build = library.folder / "build"
+    command = ["gcc", "-std=c99", *WARNINGS, *nvtx, "-DWITH_NVTX", "-I", build / "include", example]
+    command += [build / "lib/libkernels.a", "-ldl", "-lpthread", "-lm", "-o", program]
+    subprocess.run(command, check=True)
+    command = ["gcc", "-std=gnu11", "-Wall", "-Werror", *nvtx, "-shared", "-fPIC", DOUBLES / "nvtx_profiler.c"]
+    subprocess.run([*command, "-o", profiler], check=True)
+    answers.mkdir()
+    for launch, columns in enumerate((1000, 4096, 16384)):
+        (answers / str(launch)).write_bytes(softmax(columns))
+    done = doubles.run("cuda", program, DOUBLE_ANSWERS=str(answers), NVTX_INJECTION64_PATH=str(profiler))
+    assert done.returncode == 0, done.stderr
+    ranges = [line for line in done.stdout.splitlines() if not line.startswith("softmax_fp32:")]
+    images = [f"softmax_fp32_{columns}@sm_90a" for columns in (1024, 4096, 16384)]
+    assert ranges == [line for image in images for line in (f"> {image}", "<")]

@@ -12,7 +12,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from c_doubles import Doubles
-from gpu import gpu_figures, gpu_jobs, gpu_links, gpu_numbers, gpu_plan, python_costs
+from gpu import gpu_bundles, gpu_figures, gpu_jobs, gpu_links, gpu_numbers, gpu_plan, python_costs
 from gpu import run as gpu_run
 from kiln.manifest.loader import load
 from project import REPOSITORY, Project
@@ -293,6 +293,17 @@ def right_answers(launch: dict[str, Any]) -> list[Any]:
     return found
 
 
+def test_kernels_with_equal_arguments_are_compared_with_their_own_references(
+    plan: dict[str, Any], tmp_path: Path
+) -> None:
+    pair = [small(plan, kernel)[0] for kernel in ("matmul_large", "matmul_cluster")]
+    assert pair[0]["arguments"] == pair[1]["arguments"]
+    tensors = gpu_jobs.Tensors(folder=tmp_path)
+    ours, theirs = (tensors.right(launch)[0] for launch in pair)
+    assert not np.array_equal(ours, theirs)
+    assert tensors.right(pair[0])[0] is ours
+
+
 @pytest.mark.parametrize("kernel", [kernel.key for kernel in MANIFEST.kernels])
 def test_what_is_launched_is_what_the_facts_say(double: Double, plan: dict[str, Any], kernel: str) -> None:
     """Right answers pass; and grid, threads, shared memory, cluster, parameters and scratch are those of the facts."""
@@ -384,7 +395,7 @@ def test_an_image_that_the_driver_takes_otherwise_is_told(double: Double, plan: 
     (double.folder / "images").write_text(text.replace(f"{line}\n", ""))
     outcome = double.run([launch], plan, {0: right_answers(launch)})
     (fault,) = outcome.faults
-    assert fault.endswith("cuModuleLoadData(&module, job->image->data) is 209")
+    assert fault.endswith("cuModuleLoadData(&module, kernels_image_data(job->image)) is 209")
 
 
 def test_jobs_that_do_not_fit_an_image_are_refused(double: Double) -> None:
@@ -429,6 +440,23 @@ def test_a_variant_is_launched_in_all_ways(double: Double, plan: dict[str, Any],
     assert launched.count(launch["variant"]) >= len(launched) - by_group
     if kernel == "matmul":
         assert launched[3] == "matmul_fp16_any"
+
+
+def test_a_variant_is_launched_out_of_a_fat_binary(
+    double: Double, plan: dict[str, Any], default_library: Project, tmp_path: Path
+) -> None:
+    """With the image that the driver takes, and as that wants it: attention has more shared memory on 9.0 than 8.0."""
+    gpu_bundles.link_bundled(default_library.folder, tmp_path / "bundled", ("attention", "softmax"))
+    (tmp_path / "bundled" / "typed_fatbin").rename(tmp_path / "bundled" / "typed")
+    out_of_it = replace(double, program=tmp_path / "bundled" / "launch")
+    launch = min((each for each in plan["launches"] if each["kernel"] == "attention"), key=gpu_jobs.bytes_of)
+    outcome = out_of_it.run_typed(launch, plan, {-1: right_answers(launch)})
+    assert (outcome.faults, outcome.typed) == ([], 1)
+    shared = {target: double.facts(launch["variant"], target)["shared_dynamic"] for target in ("sm_80", "sm_90a")}
+    assert shared["sm_80"] != shared["sm_90a"]
+    own = [line for line in double.log() if Path(line[0]).stem == launch["variant"]]
+    assert len(own) > 5 and all(Path(line[0]).parent.name == "sm_90a" for line in own)
+    assert all(str(shared["sm_90a"]) in line for line in own)
 
 
 def test_ptx_alone_is_launched_and_what_has_none_is_absent(double: Double, plan: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ def test_each_target_of_the_package_links_its_images(installed: Tree) -> None:
             const struct red_image *one = red_image_find("scale_fp32_256", "gfx90a");
             const struct blue_image *other = blue_image_find("scale_fp32_256", "gfx942");
             if (one == NULL || other == NULL || !red_image_verify(one) || !blue_image_verify(other)) return 1;
-            printf("%s %s\\n", one->id, other->id);
+            printf("%s %s\\n", red_image_id(one), blue_image_id(other));
             return 0;
         }
         """,

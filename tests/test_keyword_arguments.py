@@ -91,11 +91,11 @@ int main(void) {{
            (int)scratch_back_fp32_selects(&args));
     scratch_back_fp32_pack(&args, buffer);
     for (size_t i = 0; i < image->parameter_count; i++) {{
-        const struct scratch_parameter *parameter = &image->parameters[i];
+        const struct scratch_parameter *parameter = &scratch_image_parameters(image)[i];
         uint64_t value = 0;
         if (parameter->role != SCRATCH_ROLE_USER) continue;
         memcpy(&value, buffer + parameter->offset, parameter->size);
-        printf("%s %llu\\n", parameter->name, (unsigned long long)value);
+        printf("%s %llu\\n", scratch_parameter_name(parameter), (unsigned long long)value);
     }}
     return 0;
 }}

@@ -5,13 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kiln.engine.outline import Outline
+from kiln.engine.state import State
 from project import REPOSITORY, Project, Result
 
 KERNEL = """\
@@ -176,6 +180,28 @@ def test_a_damaged_output_is_made_again(project: Project) -> None:
         damage()
         assert check(project, "validate") == {"validate:two_fp32_128@sm_80"}
         assert path.read_bytes() == data
+
+
+def test_a_record_that_is_damaged_where_nobody_looks_first(project: Project) -> None:
+    """A disk that lost a row, and kept the time stamps: what stands for them here is an outline of the new ones."""
+    kinds = ("compile", "validate", "objcopy")
+    private = project.folder / "build/.kiln"
+    with closing(sqlite3.connect(private / "state.sqlite")) as connection:
+        connection.execute("UPDATE steps SET row = row || ' ' WHERE name LIKE 'validate:two%'")
+        connection.commit()
+    outline = Outline.load(private / "outline")
+    assert outline is not None
+    outline.stamp = State(private / "state.sqlite").stamp()
+    outline.save(private / "outline")
+    project.edit("kernels/one.py", "x * FACTOR", "x * FACTOR + 5")
+    report = project.folder / "build/reports/sm_80/two_fp32_128.json"
+    before = report.read_bytes()
+    result = project.doit(*kinds).expect("the record of earlier builds cannot be read")
+    assert built(result) == set(ONE)
+    assert report.read_bytes() == before
+    # Nothing is known of the other kernel any more.
+    again = project.doit(*kinds, KILN_CACHE="off").expect()
+    assert built(again) == {name.replace("one", "two") for name in ONE}
 
 
 def test_a_file_that_takes_the_place_of_a_module_is_noticed(project: Project) -> None:

@@ -74,12 +74,12 @@ def test_each_fault_costs_its_image_alone(triton: Path, tmp_path: Path) -> None:
     rules = (REPOSITORY / "dodo.py").read_text()
     line = '            preload=("kiln.compilers.triton",),\n'
     assert rules.count(line) == 1
-    project.write("dodo.py", rules.replace(line, f"{line}            seconds=20,\n"))
+    project.write("dodo.py", rules.replace(line, f"{line}            seconds=10,\n"))
     began = time.monotonic()
     result = project.doit("compile")
     result.expect(
         "^6 built, 0 up to date, 4 failed",
-        "past its time limit of 20 s",
+        "past its time limit of 10 s",
         "ptxas exited with 0 and wrote no image",
         "the file is cut short",
         "ptxas was killed by signal 11",

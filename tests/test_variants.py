@@ -171,17 +171,20 @@ def test_records_give_constants_grid_and_order_in_c(project: Project, tmp_path: 
 #include <stdio.h>
 int main(void) {
     const struct scratch_image *image = &scratch_tile_fp16_negated_2_32x32__sm_80;
-    for (uint32_t i = 0; i < image->constant_count; i++)
-        printf("%s=%s/%d ", image->constants[i].name, image->constants[i].text, (int)image->constants[i].value);
+    for (uint32_t i = 0; i < image->constant_count; i++) {
+        const struct scratch_constant *constant = &scratch_image_constants(image)[i];
+        printf("%s=%s/%d ", scratch_constant_name(constant), scratch_constant_text(constant), (int)constant->value);
+    }
     struct scratch_tile_fp16_negated_2_32x32_args args = {0};
     args.n_rows = 33;
     args.n_cols = 65;
     uint32_t grid[3];
     int status = (int)scratch_tile_fp16_negated_2_32x32_grid(&args, grid);
-    printf("%s %s %d %u %u %u %d\n", image->block, image->group, status, grid[0], grid[1], grid[2],
+    printf("%s %s ", scratch_image_block(image), scratch_image_group(image));
+    printf("%d %u %u %u %d\n", status, grid[0], grid[1], grid[2],
            (int)scratch_tile_fp16_negated_2_32x32_selects(&args));
     printf("%zu %zu\n", scratch__sm_80.count, scratch__gfx942.count);
-    for (size_t i = 0; i < scratch__gfx942.count; i++) printf("%s\n", scratch__gfx942.images[i]->id);
+    for (size_t i = 0; i < scratch__gfx942.count; i++) printf("%s\n", scratch_image_id(scratch__gfx942.images[i]));
     return 0;
 }
 """

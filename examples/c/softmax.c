@@ -9,6 +9,8 @@
  *
  *     cc -std=c99 -I build/include examples/c/softmax.c build/lib/libkernels.a -ldl -lpthread -lm -o build/softmax
  *     build/softmax
+ *
+ * With -DWITH_NVTX a profile shows which image each launch took: see ranges.h.
  */
 #include <kernels/kernels.h>
 
@@ -17,6 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef WITH_NVTX
+#include "ranges.h"
+#endif
 
 enum { ROWS = 37 };
 
@@ -162,7 +168,7 @@ static int run(int32_t columns)
         return fail("the copy from the GPU");
     }
     const double error = largest_error(input, output, columns);
-    printf("softmax_fp32: %s for %d columns, largest error %.1e\n", choice.image->id, (int)columns, error);
+    printf("softmax_fp32: %s for %d columns, largest error %.1e\n", kernels_image_id(choice.image), (int)columns, error);
     free(input);
     free(output);
     return error <= 1e-5 ? 0 : 1;
@@ -174,6 +180,9 @@ int main(void)
         fputs("there is no driver of a GPU\n", stderr);
         return 2;
     }
+#ifdef WITH_NVTX
+    kernels_set_launch_hook(&ranges);
+#endif
     const int32_t columns[] = { 1000, 4096, 16384 };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const int status = run(columns[i]);

@@ -36,8 +36,8 @@ int main(void)
     for (size_t i = 0; i < kernels_image_count(); i++) {
         const struct kernels_image *image = kernels_image_at(i);
         const bool is_whole = kernels_image_verify(image);
-        const bool is_aligned = (uintptr_t)image->data % 64 == 0;
-        printf("%s %s %zu ", image->id, kind_name(image->kind), image->size);
+        const bool is_aligned = (uintptr_t)kernels_image_data(image) % 64 == 0;
+        printf("%s %s %zu ", kernels_image_id(image), kind_name(image->kind), image->size);
         for (size_t byte = 0; byte < sizeof image->sha256; byte++) {
             printf("%02" PRIx8, image->sha256[byte]);
         }

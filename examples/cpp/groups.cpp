@@ -43,7 +43,8 @@ std::vector<Group> groups()
     std::vector<Group> found;
     for (std::size_t index = 0; index < kernels_image_count(); index++) {
         const kernels_image &image = *kernels_image_at(index);
-        Share &share = entry(entry(found, &Group::name, image.group).shares, &Share::target, image.target);
+        Group &group = entry(found, &Group::name, kernels_image_group(&image));
+        Share &share = entry(group.shares, &Share::target, kernels_image_target(&image));
         share.images++;
         share.bytes += image.size;
     }

@@ -189,7 +189,7 @@ def test_line_info_is_not_clean(images: dict[str, Built], name: str) -> None:
         ("-O2 -I/opt/some/include", "/opt/some/include"),
         ("see https://example.org/some/page", None),
         ("lib/some/file.py and 1/2 and a//b", None),
-        ("<kiln>/kernels/softmax.py", None),
+        ("/<kiln>/kernels/softmax.py", None),
     ],
 )
 def test_what_counts_as_a_path(images: dict[str, Built], text: str, found: str | None) -> None:

@@ -20,7 +20,16 @@ from kiln.manifest.signature import parse_signature
 KERNEL = (
     "@triton.jit\ndef kernel(out_ptr, in_ptr, n, flag, scale, BLOCK_SIZE: tl.constexpr, DEPTH: tl.constexpr = 2):\n"
 )
-LINES = {"signature": 7, "grid": 8, "select": 9, "inputs": 10, "tensors": 11, "blocks": 12, "axes.MODE": 13, "strides": 14}
+LINES = {
+    "signature": 7,
+    "grid": 8,
+    "select": 9,
+    "inputs": 10,
+    "tensors": 11,
+    "blocks": 12,
+    "axes.MODE": 13,
+    "strides": 14,
+}
 
 
 def at(key: str) -> Position:

@@ -174,10 +174,10 @@ def test_what_changes_the_digest_changes_the_image(scratch: Scratch) -> None:
 def test_line_numbers_and_names_are_the_users(scratch: Scratch) -> None:
     scratch.write(SOFTMAX)
     function = load(scratch.cut())
-    assert function.file_name == "<kiln>/k.py"
+    assert function.file_name == "/<kiln>/k.py"
     assert function.def_file_line_number == SOFTMAX.split("\n").index("def kernel(out, x, n, N: tl.constexpr):") + 1
     assert inspect.getsource(function.fn).startswith("@triton.jit\ndef kernel(out")
-    assert linecache.getline("<kiln>/k.py", function.def_file_line_number).startswith("def kernel(out")
+    assert linecache.getline("/<kiln>/k.py", function.def_file_line_number).startswith("def kernel(out")
     assert function.fn.__module__ == "kiln_slice.k"
 
 
@@ -228,7 +228,7 @@ def test_slices_import_each_other_as_the_files_do(scratch: Scratch, files: dict[
 def test_files_whose_names_are_no_identifiers(scratch: Scratch) -> None:
     for file in ("my-ops/k v2.py", "class/def.py", "a_b.py"):
         scratch.write(HEADER + "@triton.jit\ndef kernel(x):\n    x + 1\n", file)
-        assert load(scratch.cut(file)).file_name == f"<kiln>/{file}"
+        assert load(scratch.cut(file)).file_name == f"/<kiln>/{file}"
 
 
 def failure(scratch: Scratch) -> str:

@@ -37,8 +37,8 @@ def test_the_whole_file_runs_and_says_why(scratch: Scratch) -> None:
     assert function.fn.__globals__["HERE"] == ("k.py", "k")
     assert function.fn.__globals__["S"] == 2
     assert named(closure, "S") == 2
-    assert function.file_name == "<kiln>/k.py"
-    assert linecache.getline("<kiln>/k.py", function.def_file_line_number) == "def kernel(x):\n"
+    assert function.file_name == "/<kiln>/k.py"
+    assert linecache.getline("/<kiln>/k.py", function.def_file_line_number) == "def kernel(x):\n"
     assert [parameter.name for parameter in closure.parameters] == ["x"]
     assert closure.entry == "kernel"
 

@@ -8,6 +8,7 @@ from kiln.binaries.ptx import read_ptx
 from kiln.compilers.ptx_entry import (
     block_of,
     cluster_of,
+    has_name,
     is_whole,
     most_blocks,
     most_threads,
@@ -15,6 +16,7 @@ from kiln.compilers.ptx_entry import (
     symbol_of,
     uses_dynamic_shared,
     version_of,
+    with_symbol,
     with_version,
 )
 
@@ -121,3 +123,17 @@ def test_shared_memory_of_kernels_that_are_gone_goes_too() -> None:
     shared = "\t// other's\n.shared .align 4 .b8 others[4096];\n.shared .align 4 .b8 own[64];\n"
     text = PTX.replace(".func", f"{shared}.func").replace("\t.pragma", "\tmov.u32 %r1, own;\n\t// others\n\t.pragma")
     assert read_ptx(only_entry(text, "_Z1fIfEvPT_", "kiln_entry", None).encode()).shared_static == 64
+
+
+def test_a_kernel_is_called_otherwise() -> None:
+    """With its parameters, wherever they are named; what only looks like its name stays."""
+    text = only_entry(PTX, "_Z1fIfEvPT_", "kiln_entry", None)
+    text = text.replace("ret;", "ld.param.u64 %rd1, [_Z1fIfEvPT__param_0]; mov.b32 %_Z1fIfEvPT_, 0; ret;", 1)
+    text = text.replace(".address_size 64", '.address_size 64\n.file 1 "/<kiln>/_Z1fIfEvPT_.cu"')
+    named = with_symbol(text, "_Z1fIfEvPT_", "f_fp32")
+    assert read_ptx(named.encode()).entry == "f_fp32"
+    assert ".param .u64 f_fp32_param_0" in named
+    assert '.file 1 "/<kiln>/_Z1fIfEvPT_.cu"' in named
+    assert named.replace("f_fp32", "_Z1fIfEvPT_") == text
+    assert has_name(text, "table") and has_name(text, "helper") and has_name(text, "_Z1fIfEvPT_")
+    assert not has_name(text, "f_fp32") and not has_name(text, "compiler") and not has_name(text, "tab")

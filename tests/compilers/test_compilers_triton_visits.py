@@ -68,6 +68,8 @@ def compile_kernel(closure: Closure, target: str) -> bytes:
             closure=closure,
             interface=Interface(arguments=(Argument(name="x", type="*i32", promise=None),), constants={"N": 16}),
             options={"num_warps": 1, "enable_fp_fusion": True},
+            entry="kernel",
+            debug=False,
             declared=Position(file="kernels.yaml", line=1),
         )
     ).data

@@ -57,8 +57,12 @@ def test_a_failure_is_told_at_once_above_the_board(project: Project) -> None:
     terminal = on_terminal(project, "-a", "-n", "3", "broken", "crash", "sleep")
     terminal.until("FAILED crash")
     terminal.until("3 failed")
-    assert terminal.screen[-1].endswith(tuple(f"@{target}" for target in ("sm_80", "gfx942")))
-    assert "sleep:" in terminal.screen[-2]
+    # The steps that take their places begin a moment later.
+    terminal.until_screen(
+        lambda screen: screen[-1].endswith(("@sm_80", "@gfx942")) and "sleep:" in screen[-2],
+        "a board of two steps that run",
+    )
+    assert any("3 failed" in line for line in terminal.screen[:-2])
     assert terminal.end() == 1
     text = "\n".join(terminal.everything)
     assert text.count("FAILED broken:") == 1

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,37 @@ def test_all_that_is_recorded_is_read_back(tmp_path: Path) -> None:
     assert read.notes == {"mine": {"key": {"a": [1, None, "ü"]}}}
     assert dict(read.files._known) == {"/usr/bin/tool": ((1 << 40, 1_700_000_000_123_456_789, 1 << 50, 5), "a" * 64)}
     assert read.warnings == []
+
+
+def test_few_rows_are_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    written = filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE steps SET row = replace(row, '0.25', '0.26') WHERE name = 'compile:image39'")
+        connection.commit()
+    state = State(path)
+    assert state.rows["compile:image3"] == written.rows["compile:image3"]
+    assert state.rows.get("none") is None and state.warnings == []
+    # What is damaged is told when it is asked for, or all are, which a write does; nothing counts any more then.
+    assert state.rows.get("compile:image39") is None
+    assert state.is_lost and "cannot be read" in "".join(state.untold())
+    assert state.rows == {}
+    other = State(path)
+    assert other.rows["compile:image4"] == written.rows["compile:image4"] and not other.is_lost
+    other.record("next", row())
+    assert other.is_lost and set(other.rows) == {"next"} and len(other.untold()) == 1
+    other.close()
+    assert path.with_name("state.sqlite.unreadable").exists()
+
+
+def test_many_rows_are_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite"
+    written = filled(path)
+    names = [f"compile:image{index}" for index in range(40)]
+    state = State(path)
+    rows = [state.rows[name] for name in names[:20]]
+    path.unlink()
+    assert [*rows, *(state.rows[name] for name in names[20:])] == [written.rows[name] for name in names]
 
 
 def test_a_folder_of_any_name_can_hold_the_state(tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ static void prepare(struct prepared *to, const struct kernels_variant *variant, 
     EXPECT(kernels_preload(variant));
     EXPECT(kernels_load(variant, &handles));
     EXPECT(cuKernelGetFunction(&to->function, handles.function));
-    EXPECT((int)variant->grid(args, grid));
+    EXPECT((int)kernels_variant_grid(variant, args, grid));
     if (variant->buffer_bytes > sizeof to->buffer) exit(1);
-    variant->pack(args, to->buffer);
+    kernels_variant_pack(variant, args, to->buffer);
     to->grid = grid[0];
     to->threads = handles.image->threads;
     to->shared = handles.image->shared_dynamic;
@@ -171,8 +171,8 @@ static void time_first_use(bool with_launch, const struct kernels_softmax_fp16_a
         EXPECT(cuCtxSynchronize());
         EXPECT(kernels_unload());
         start = now();
-        EXPECT(cuLibraryLoadData(&library, image->data, NULL, NULL, 0, NULL, NULL, 0));
-        EXPECT(cuLibraryGetKernel(&kernel, library, image->entry));
+        EXPECT(cuLibraryLoadData(&library, kernels_image_data(image), NULL, NULL, 0, NULL, NULL, 0));
+        EXPECT(cuLibraryGetKernel(&kernel, library, kernels_image_entry(image)));
         if (with_launch) {
             prepared.function = (CUfunction)kernel;
             EXPECT(launch_raw(&prepared, NULL));

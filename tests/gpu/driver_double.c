@@ -79,7 +79,32 @@ int cuCtxDestroy_v2(void *context) { free(context); return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return context == NULL; }
 int cuCtxSynchronize(void) { return 0; }
 
+static unsigned long long number_at(const unsigned char *data, size_t size)
+{
+    unsigned long long number = 0;
+    memcpy(&number, data, size);
+    return number;
+}
+
+static int load_image(image **module, const void *data);
+
+/* Of a fat binary the first image that can be loaded: each has a header with the bytes of that and of the content, and for
+ * which capability it is. */
 int cuModuleLoadData(image **module, const void *data)
+{
+    const unsigned char *at = data;
+    if (memcmp(data, "\x50\xed\x55\xba", 4) != 0) return load_image(module, data);
+    const unsigned char *end = at + 16 + number_at(at + 8, 8);
+    for (at += 16; at < end; at += number_at(at + 4, 4) + number_at(at + 8, 8)) {
+        if (load_image(module, at + number_at(at + 4, 4)) == 0) {
+            (*module)->attributes[5] = (int)number_at(at + 28, 4);
+            return 0;
+        }
+    }
+    return 209;
+}
+
+static int load_image(image **module, const void *data)
 {
     FILE *file = open_file("images", "r");
     image *found = calloc(1, sizeof *found);

@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,8 @@ class Tensors:
 
     def right(self, launch: Mapping[str, Any]) -> Any:
         """An array for each output."""
-        key = json.dumps([with_role(launch, "input"), known_numbers(launch)])
+        # Of the kernel too: kernels that take the same arguments have inputs of their own.
+        key = json.dumps([launch["kernel"], with_role(launch, "input"), known_numbers(launch)])
         if key not in self._references:
             dtypes = {argument["name"]: argument["dtype"] for argument in with_role(launch, "input")}
             arrays = {name: np.fromfile(path, BITS[dtypes[name]]) for name, path in self.inputs(launch).items()}
@@ -251,13 +253,17 @@ def run_typed(
     outcome: Outcome,
     only: str | None = None,
     under: Sequence[str] = (),
+    expected: Sequence[str] = RUNS_ON_SM_90,
+    environment: Mapping[str, str] | None = None,
     way: str | None = None,
 ) -> None:
     """Launches by the header's functions, in all ways that typed.c has; `only` leaves images of one target alone.
 
-    With `way` the program is typed.rs, and launches by that.
+    With `way` the program is typed.rs, and launches by that. Each is of the first of the `expected` targets that the
+    variant has an image for. With an `environment` in which the driver chooses otherwise than the library would, groups
+    are left out: they tell a choice before they load it.
     """
-    allowed = (only,) if only is not None else RUNS_ON_SM_90
+    allowed = (only,) if only is not None else expected
     runs: list[tuple[Mapping[str, Any], str, dict[str, Path]]] = []
     lines: list[str] = []
     absent = []
@@ -273,13 +279,13 @@ def run_typed(
         lines += job_lines(launch, found[0], tensors.inputs(launch) | outputs)
         # A group and its arguments once: it takes the same variant again.
         key = json.dumps([launch["group"], launch["problem"]])
-        lines += ["group"] if key not in seen else []
+        lines += ["group"] if key not in seen and environment is None else []
         lines += ["ways"] if bytes_of(launch) <= WAYS_BYTES else []
         lines += ["go"]
         seen.add(key)
         runs.append((launch, found[0], outputs))
     lines += [f"absent {variant}" for variant in dict.fromkeys(absent)]
-    environment = {"KERNELS_TARGET": only} if only is not None else None
+    environment = {**(environment or {}), **({"KERNELS_TARGET": only} if only is not None else {})}
     said = run_jobs(program, tensors.folder, lines, environment, under, () if way is None else (way,))
     ended = ended_of(said, len(runs))
     for (launch, target, outputs), words in zip(runs, ended, strict=True):
@@ -329,6 +335,32 @@ def run_kernel(
         except RuntimeError as error:
             outcome.faults.append(str(error))
     return outcome
+
+
+def run_bundled(
+    program: Path, launches: Sequence[Mapping[str, Any]], variants: Mapping[str, Any]
+) -> tuple[str, list[str]]:
+    """All launches by the header's functions with fat binaries: as the driver chooses, and where it is to take PTX.
+
+    Each must be of the image that the driver took, with threads and memory of that. Returns what was done, and what
+    went wrong.
+    """
+    outcome = Outcome()
+    with_ptx = [launch for launch in launches if PTX in variants[launch["variant"]]["targets"]]
+    firsts = [next(each for each in with_ptx if each["variant"] == name) for name in names_of(with_ptx)]
+    with tempfile.TemporaryDirectory() as scratch:
+        tensors = Tensors(folder=Path(scratch))
+        try:
+            # The driver's own variable: it compiles the PTX in a fat binary, whatever code is there.
+            for own, expected, environment in (
+                (launches, RUNS_ON_SM_90, None),
+                (firsts, (PTX,), {"CUDA_FORCE_PTX_JIT": "1"}),
+            ):
+                for _, group in groupby(own, lambda launch: str(launch["kernel"])):
+                    run_typed(program, tensors, list(group), variants, outcome, None, (), expected, environment)
+        except RuntimeError as error:
+            outcome.faults.append(str(error))
+    return f"{outcome.typed} launches of {len(names_of(launches))} variants", outcome.faults
 
 
 def names_of(launches: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,22 +9,24 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from gpu.gpu_starts import records_of
 from kiln.manifest.names import member_name
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-D_POSIX_C_SOURCE=200809L")
 
-STARTS: dict[str, Sequence[str]] = {
-    "start_few": ("-DFEW", "-fno-pie", "-no-pie"),
-    "start_many": ("-fno-pie", "-no-pie"),
-    "start_few_pie": ("-DFEW", "-fPIE", "-pie"),
-    "start_many_pie": ("-fPIE", "-pie"),
+STARTS: dict[str, tuple[int, Sequence[str]]] = {
+    "start_few": (10, ("-fno-pie", "-no-pie")),
+    "start_many": (1000, ("-fno-pie", "-no-pie")),
+    "start_few_pie": (10, ("-fPIE", "-pie")),
+    "start_many_pie": (1000, ("-fPIE", "-pie")),
 }
-"""programs of start.c, in the order in which cost.c takes them. A loader sets the pointers of what is
-position-independent when it starts"""
+"""programs of start.c, in the order in which cost.c takes them: how many images each has, and how it is linked. A
+loader sets the pointers of what is position-independent when it starts"""
 
 
 def link(build: Path, source: Path, program: Path, *more: str | Path) -> None:
@@ -53,8 +55,11 @@ def link_graph(build: Path, program: Path) -> None:
 def link_cost(build: Path, program: Path) -> None:
     """Link the program that measures, and beside it those that it starts."""
     link(build, HERE / "cost.c", program)
-    for name, flags in STARTS.items():
-        link(build, HERE / "start.c", program.with_name(name), "-I", build / "src", *flags)
+    for name, (count, flags) in STARTS.items():
+        made = program.with_name(name)
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "records.h").write_text(records_of(count))
+            link(build, HERE / "start.c", made, "-I", build / "src", "-I", folder, *flags)
 
 
 def compile_onnxruntime(build: Path, program: Path) -> None:
@@ -142,7 +147,7 @@ def cargo_build(package: Path, target: Path, *more: str, **environment: str) -> 
 
 
 def build_rust(build: Path, folder: Path, plan: Mapping[str, Any]) -> None:
-    """Build the programs in Rust, and put them into `folder`; `build` holds the crate at its place in the repository."""
+    """Build the programs in Rust, and put them into `folder`; `build` has the crate, at its place."""
     folder.mkdir(parents=True, exist_ok=True)
     target, calls = build / "cargo", folder / "calls.rs"
     calls.write_text(rust_calls(plan))

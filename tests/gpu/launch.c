@@ -135,8 +135,8 @@ static void set_argument(struct job *job, const char *name, const void *data, si
 {
     if (job->failure[0] != '\0') return;
     for (uint32_t i = 0; i < job->variant->argument_count; i++) {
-        const struct kernels_argument *argument = &job->variant->arguments[i];
-        if (strcmp(argument->name, name) != 0) continue;
+        const struct kernels_argument *argument = &kernels_variant_arguments(job->variant)[i];
+        if (strcmp(kernels_argument_name(argument), name) != 0) continue;
         if (argument->size != size) fail(job, "%s has %zu bytes, and the struct %u", name, size, argument->size);
         if (job->given[argument->offset]) fail(job, "%s is given twice", name);
         if (job->failure[0] != '\0') return;
@@ -209,8 +209,8 @@ static void set_pointer(struct job *job, enum buffer_kind kind, const char *name
     CUdeviceptr address;
     if (job->failure[0] != '\0') return;
     for (uint32_t i = 0; i < job->variant->argument_count; i++) {
-        const struct kernels_argument *argument = &job->variant->arguments[i];
-        if (strcmp(argument->name, name) == 0 && argument->promise != 0) align = argument->promise;
+        const struct kernels_argument *argument = &kernels_variant_arguments(job->variant)[i];
+        if (strcmp(kernels_argument_name(argument), name) == 0 && argument->promise != 0) align = argument->promise;
     }
     address = add_buffer(job, kind, name, size, align, path);
     set_argument(job, name, &address, sizeof address);
@@ -240,7 +240,8 @@ static void check_function(struct job *job, CUfunction function)
     int shared = 0, local = 0, registers = 0;
     for (uint32_t i = 0; i < image->parameter_count; i++) {
         DRIVER(job, cuFuncGetParamInfo(function, i, &offset, &size));
-        if (offset != image->parameters[i].offset || size != image->parameters[i].size) {
+        const struct kernels_parameter *parameter = &kernels_image_parameters(image)[i];
+        if (offset != parameter->offset || size != parameter->size) {
             fail(job, "the driver has parameter %u at %zu, of %zu bytes", i, offset, size);
         }
     }
@@ -264,10 +265,11 @@ static void launch(struct job *job)
     uint32_t grid[3] = { 0, 0, 0 };
     int status;
     for (uint32_t i = 0; i < variant->argument_count; i++) {
-        if (!job->given[variant->arguments[i].offset]) fail(job, "%s is not given", variant->arguments[i].name);
+        const struct kernels_argument *argument = &kernels_variant_arguments(variant)[i];
+        if (!job->given[argument->offset]) fail(job, "%s is not given", kernels_argument_name(argument));
     }
     if (job->failure[0] != '\0') return;
-    if (variant->grid(job->args, grid) != KERNELS_GRID_OK || memcmp(grid, job->grid, sizeof grid) != 0) {
+    if (kernels_variant_grid(variant, job->args, grid) != KERNELS_GRID_OK || memcmp(grid, job->grid, sizeof grid) != 0) {
         fail(job, "the library's grid is %u by %u by %u", grid[0], grid[1], grid[2]);
         return;
     }
@@ -308,8 +310,8 @@ static void check_image(struct job *job)
     CUfunction function = NULL;
     if (checked == job->image || job->failure[0] != '\0') return;
     if (!kernels_image_verify(job->image)) fail(job, "the image's bytes are damaged");
-    DRIVER(job, cuModuleLoadData(&module, job->image->data));
-    DRIVER(job, cuModuleGetFunction(&function, module, job->image->entry));
+    DRIVER(job, cuModuleLoadData(&module, kernels_image_data(job->image)));
+    DRIVER(job, cuModuleGetFunction(&function, module, kernels_image_entry(job->image)));
     if (job->failure[0] == '\0') check_function(job, function);
     if (module != NULL) cuModuleUnload(module);
     if (job->failure[0] == '\0') checked = job->image;
@@ -336,7 +338,7 @@ static bool refuse(const char *variant, const char *target)
         fprintf(stderr, "there is no image of %s for %s\n", variant, target);
         return false;
     }
-    result = cuModuleLoadData(&module, image->data);
+    result = cuModuleLoadData(&module, kernels_image_data(image));
     printf("refused %s %s %d\n", variant, target, result);
     if (module != NULL) cuModuleUnload(module);
     return true;

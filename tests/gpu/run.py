@@ -2,16 +2,17 @@
 
 Launches each NVIDIA variant of the default library on each of its problems, with each image and by each function of
 the header, alone, by group, from two threads, in two contexts, in a graph and from PTX alone; by the Rust crate in the
-same ways, on addresses and on slices of cudarc; and compares with its reference in float64. Then the smallest problem of
-each under compute-sanitizer, where that is here; then softmax through ONNX Runtime's header, with examples/onnxruntime;
-then tunes softmax over some shapes, runs examples/c/graph.c and the examples in Rust, and measures what the library costs
-a program beside the driver alone, Triton and torch. Prints a line a kernel with its largest error, and ends with 1 when
-anything is off. Figures alone make no fault.
+same ways, on addresses and on slices of cudarc; and compares with its reference in float64. Then the smallest problem
+of each under compute-sanitizer, where that is here; then all of them out of fat binaries, in which the driver chooses;
+then softmax through ONNX Runtime's header, with examples/onnxruntime; then tunes softmax over some shapes, runs
+examples/c/graph.c and the examples in Rust, and measures what the library costs a program beside the driver alone,
+Triton and torch. Prints a line a kernel with its largest error, and ends with 1 when anything is off. Figures alone
+make no fault.
 
 Needs an NVIDIA GPU of compute capability 9.0 with its driver, NumPy, and what a build made (build/include, build/lib,
-build/src, build/onnxruntime, build/rust). `--prepare` links the programs and writes the plan of launches into build/gpu,
-and runs nothing; a machine with a GPU and without cc, c++, cargo and PyYAML then needs that folder alone. What it has, it
-uses to make them anew. Triton and torch are asked for their own figures where they are installed.
+build/src, build/onnxruntime, build/rust). `--prepare` links the programs and writes the plan of launches into
+build/gpu, and runs nothing; a machine with a GPU and without cc, c++, cargo and PyYAML then needs that folder alone.
+What it has, it uses to make them anew. Triton and torch are asked for their own figures where they are installed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 
 from gpu.gpu_figures import run_cost, run_python_costs  # noqa: E402  # importable by the lines above
-from gpu.gpu_jobs import LIMIT, names_of, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
+from gpu.gpu_jobs import LIMIT, names_of, run_bundled, run_kernel, run_memcheck  # noqa: E402  # importable by the lines above
 from gpu.gpu_links import (  # noqa: E402  # importable by the lines above
     EXAMPLES,
     STARTS,
@@ -116,6 +117,10 @@ def prepare() -> None:
             make(ROOT / "build", FOLDER / name)
     if shutil.which("c++") and (ROOT / "build" / "onnxruntime").exists():
         compile_onnxruntime(ROOT / "build", FOLDER / "onnxruntime")
+    if shutil.which("cc") and (ROOT / "build" / "lib").exists() and importlib.util.find_spec("yaml") is not None:
+        from gpu.gpu_bundles import link_bundled
+
+        link_bundled(ROOT, FOLDER)
     if importlib.util.find_spec("yaml") is not None:
         from gpu.gpu_plan import make_plan
 
@@ -126,6 +131,7 @@ def prepare() -> None:
         build_rust_examples(ROOT / "build", FOLDER)
     needs = {**dict.fromkeys((*LINKS, *STARTS), "cc"), "onnxruntime": "c++", "plan.json": "PyYAML"}
     needs |= dict.fromkeys(RUST, "cargo")
+    needs |= dict.fromkeys(("typed_fatbin", "onnxruntime_fatbin"), "a CUDA toolkit's fatbinary")
     for name, program in needs.items():
         if not (FOLDER / name).exists():
             remedy = f"run this with --prepare on a machine with {program}, or install that"
@@ -163,7 +169,10 @@ def main() -> int:
         bad += tell(f"{kernel}: {counts}, {refused}; largest error {errors or 'unknown'}", outcome.faults)
     said, faults = run_memcheck(FOLDER / "typed", plan["launches"], plan["variants"])
     bad += tell(f"compute-sanitizer memcheck: {said}", faults)
+    said, faults = run_bundled(FOLDER / "typed_fatbin", plan["launches"], plan["variants"])
+    bad += tell(f"fat binaries: {said}", faults)
     bad += tell("onnxruntime: softmax by name and by group", run_onnxruntime(FOLDER / "onnxruntime"))
+    bad += tell("onnxruntime: the same out of fat binaries", run_onnxruntime(FOLDER / "onnxruntime_fatbin"))
     bad += tell("tuner: softmax_fp16 over shapes", run_tuner(FOLDER / "tune"))
     bad += tell("examples/c/graph.c", run_example(FOLDER / "graph"))
     for kind, names in EXAMPLES.items():

@@ -82,7 +82,7 @@ static void tune(const struct kernels_softmax_fp16_args *args)
         const bool is_best = &timings[i] == best;
         if (timings[i].status == 0) {
             HOLDS(timings[i].samples == 15 && timings[i].fastest > 0 && timings[i].fastest <= timings[i].nanoseconds);
-            printf(" %s%s %.1f%s", is_best ? "[" : "", timings[i].variant->block, (double)timings[i].nanoseconds / 1e3,
+            printf(" %s%s %.1f%s", is_best ? "[" : "", kernels_variant_block(timings[i].variant), (double)timings[i].nanoseconds / 1e3,
                 is_best ? "]" : "");
         } else {
             HOLDS(timings[i].status == KERNELS_ERROR_NOT_SELECTED);

@@ -235,12 +235,12 @@ static void launch_alone(struct job *job)
     struct kernels_handles handles;
     uint32_t grid[3] = { 0, 0, 0 };
     open_place(&place, job, "alone", true);
-    if (job->variant->grid(job->args, grid) != KERNELS_GRID_OK || memcmp(grid, job->grid, sizeof grid) != 0) {
+    if (kernels_variant_grid(job->variant, job->args, grid) != KERNELS_GRID_OK || memcmp(grid, job->grid, sizeof grid) != 0) {
         fail(&place, "the library's grid is %u by %u by %u", grid[0], grid[1], grid[2]);
     }
     launch(&place, job->alone, NULL);
     DRIVER(&place, cuCtxSynchronize());
-    if (place.failure[0] == '\0' && (kernels_load(job->variant, &handles) != 0 || strcmp(handles.image->target, job->target) != 0)) {
+    if (place.failure[0] == '\0' && (kernels_load(job->variant, &handles) != 0 || strcmp(kernels_image_target(handles.image), job->target) != 0)) {
         fail(&place, "the library chose another image than that of %s", job->target);
     }
     check(&place, ANYTHING, "");
@@ -261,7 +261,7 @@ static void break_promises(struct job *job)
     struct place place;
     open_place(&place, job, "a broken promise", true);
     for (uint32_t i = 0; i < job->variant->argument_count; i++) {
-        const struct kernels_argument *argument = &job->variant->arguments[i];
+        const struct kernels_argument *argument = &kernels_variant_arguments(job->variant)[i];
         const struct buffer *buffer = argument->is_pointer ? buffer_at(job, argument->offset) : NULL;
         uint64_t args[MAX_ARGS_BYTES / 8], value = 0;
         if (argument->promise == 0 || place.failure[0] != '\0') continue;
@@ -271,9 +271,10 @@ static void break_promises(struct job *job)
         memcpy((unsigned char *)args + argument->offset, &value, argument->size);
         const int status = start(&place, job->alone, args, NULL);
         if (status != (argument->is_pointer ? KERNELS_ERROR_MISALIGNED : KERNELS_ERROR_PROMISE) && status != KERNELS_ERROR_NOT_SELECTED) {
-            fail(&place, "%s breaks it, and the launch returns %s", argument->name, kernels_status_name(status));
-        } else if (strstr(kernels_last_error()->detail, argument->name) == NULL) {
-            fail(&place, "%s is not named: %s", argument->name, kernels_last_error()->detail);
+            fail(&place, "%s breaks it, and the launch returns %s", kernels_argument_name(argument),
+                kernels_status_name(status));
+        } else if (strstr(kernels_last_error()->detail, kernels_argument_name(argument)) == NULL) {
+            fail(&place, "%s is not named: %s", kernels_argument_name(argument), kernels_last_error()->detail);
         }
     }
     DRIVER(&place, cuCtxSynchronize());
@@ -289,16 +290,17 @@ static void empty_the_grid(struct job *job)
     int count = 0;
     open_place(&place, job, "an empty grid", true);
     for (uint32_t i = 0; i < job->variant->argument_count; i++) {
-        const struct kernels_argument *argument = &job->variant->arguments[i];
+        const struct kernels_argument *argument = &kernels_variant_arguments(job->variant)[i];
         uint64_t args[MAX_ARGS_BYTES / 8];
         memcpy(args, job->args, sizeof args);
         memset((unsigned char *)args + argument->offset, 0, argument->size);
-        if (argument->is_pointer || job->variant->grid(args, grid) != KERNELS_GRID_EMPTY) continue;
+        if (argument->is_pointer || kernels_variant_grid(job->variant, args, grid) != KERNELS_GRID_EMPTY) continue;
         count++;
         const int status = start(&place, job->alone, args, NULL);
         const int of_group = job->group != NULL ? start(&place, job->group, args, NULL) : 0;
         if (status != 0 || of_group != 0) {
-            fail(&place, "%s is 0, and the launch returns %s", argument->name, kernels_status_name(status != 0 ? status : of_group));
+            fail(&place, "%s is 0, and the launch returns %s", kernels_argument_name(argument),
+                kernels_status_name(status != 0 ? status : of_group));
         }
     }
     if (count == 0) fail(&place, "no integer empties it");
@@ -307,7 +309,7 @@ static void empty_the_grid(struct job *job)
     close_place(&place);
 }
 
-static const struct kernels_group *group_of(const struct job *job) { return kernels_group_find(job->variant->group); }
+static const struct kernels_group *group_of(const struct job *job) { return kernels_group_find(kernels_variant_group(job->variant)); }
 
 /* By group, and by dtype where the header has that: the same variant, and so the same bytes. */
 static void launch_group(struct job *job)
@@ -317,7 +319,7 @@ static void launch_group(struct job *job)
     const struct front *front = NULL;
     enum kernels_dtype dtype = KERNELS_DTYPE_I1;
     open_place(&place, job, "by group", true);
-    if (kernels_choose(group_of(job), place.args, &choice) != 0 || strcmp(choice.image->target, job->target) != 0) {
+    if (kernels_choose(group_of(job), place.args, &choice) != 0 || strcmp(kernels_image_target(choice.image), job->target) != 0) {
         fail(&place, "no image of %s is chosen: %s", job->target, kernels_last_error()->detail);
     }
     launch(&place, job->group, NULL);
@@ -348,11 +350,12 @@ static bool has_fallback(const struct job *job)
 {
     const struct kernels_group *group = group_of(job);
     for (uint32_t i = 0; i < group->variant_count; i++) {
+        const struct kernels_variant *variant = kernels_group_variants(group)[i];
         bool promises = false;
-        for (uint32_t j = 0; j < group->variants[i]->argument_count; j++) {
-            promises = promises || group->variants[i]->arguments[j].promise != 0;
+        for (uint32_t j = 0; j < variant->argument_count; j++) {
+            promises = promises || kernels_variant_arguments(variant)[j].promise != 0;
         }
-        if (!promises && group->variants[i]->selects(job->args)) return true;
+        if (!promises && kernels_variant_selects(variant, job->args)) return true;
     }
     return false;
 }
@@ -465,6 +468,23 @@ static void launch_graph(struct job *job)
     close_place(&place);
 }
 
+/* -- a fat binary: the driver has chosen in it, and the library knows what */
+
+static void look_at_bundle(struct job *job)
+{
+    struct kernels_handles handles;
+    /* Where the environment allows one target, that is loaded by itself. */
+    if (kernels_variant_bundle(job->variant) == NULL || getenv("KERNELS_TARGET") != NULL) return;
+    const int status = kernels_load(job->variant, &handles);
+    if (status != 0) {
+        snprintf(job->failure, sizeof job->failure, "bundle: %s", kernels_last_error()->detail);
+    } else if (!handles.is_bundled) {
+        snprintf(job->failure, sizeof job->failure, "bundle: the image was loaded by itself");
+    } else if (strcmp(kernels_image_target(handles.image), job->target) != 0) {
+        snprintf(job->failure, sizeof job->failure, "bundle: the driver took %s", kernels_image_target(handles.image));
+    }
+}
+
 static void run(struct job *job)
 {
     launch_alone(job);
@@ -479,6 +499,7 @@ static void run(struct job *job)
         if (job->failure[0] == '\0') launch_in_context(job);
         if (job->failure[0] == '\0') launch_graph(job);
     }
+    if (job->failure[0] == '\0') look_at_bundle(job);
     for (size_t i = 0; i < job->buffer_count; i++) free(job->buffers[i].content);
 }
 
@@ -501,8 +522,8 @@ static const struct call *find_call(const char *name)
 static const struct kernels_argument *find_argument(const struct job *job, const char *name, size_t size)
 {
     for (uint32_t i = 0; i < job->variant->argument_count; i++) {
-        const struct kernels_argument *argument = &job->variant->arguments[i];
-        if (strcmp(argument->name, name) == 0 && argument->size == size) return argument;
+        const struct kernels_argument *argument = &kernels_variant_arguments(job->variant)[i];
+        if (strcmp(kernels_argument_name(argument), name) == 0 && argument->size == size) return argument;
     }
     refuse("an argument", name);
     return NULL;
@@ -540,7 +561,7 @@ static void begin(struct job *job, const char *variant, const char *target)
     job->variant = kernels_variant_find(variant);
     job->alone = find_call(variant);
     if (job->variant == NULL || job->alone == NULL || job->variant->args_bytes > MAX_ARGS_BYTES) refuse("a launch", variant);
-    job->group = find_call(job->variant->group);
+    job->group = find_call(kernels_variant_group(job->variant));
     snprintf(job->target, sizeof job->target, "%s", target);
 }
 

@@ -39,6 +39,7 @@ struct double_duration {
 struct double_state {
     int device_count;
     int capability[DOUBLE_DEVICES];
+    int taken[DOUBLE_DEVICES]; /* what is taken out of a fat binary was written for this capability */
     char architecture[DOUBLE_DEVICES][64];
     int driver_version;
     int max_threads, max_shared, cooperative, clusters, pageable;

@@ -27,6 +27,7 @@ typedef struct {
 static struct double_state state = {
     .device_count = 1,
     .capability = { 90, 90, 90, 90, 90, 90, 90, 90 },
+    .taken = { 90, 90, 90, 90, 90, 90, 90, 90 },
     .driver_version = 13000,
     .max_threads = 1024,
     .max_shared = 232448,
@@ -200,6 +201,19 @@ static int set_attribute(struct module *function, int number, int value, int dev
     return 0;
 }
 
+static int get_attribute(int *value, int number, const struct module *function, int device)
+{
+    note("taken of %s on %d\n", function->text, device);
+    *value = state.taken[device];
+    return number == 5 ? 0 : 1;
+}
+
+int cuFuncGetAttribute(int *value, int number, struct module *function)
+{
+    ANSWER();
+    return get_attribute(value, number, function, now->device);
+}
+
 int cuFuncSetAttribute(struct module *function, int number, int value)
 {
     ANSWER();
@@ -225,6 +239,11 @@ int cuLibraryUnload(struct module *library) { drop(library); return answer(__fun
 int cuLibraryGetKernel(struct module **kernel, struct module *library, const char *name)
 {
     return cuModuleGetFunction(kernel, library, name);
+}
+int cuKernelGetAttribute(int *value, int number, struct module *kernel, int device)
+{
+    ANSWER();
+    return get_attribute(value, number, kernel, device);
 }
 int cuKernelSetAttribute(int number, int value, struct module *kernel, int device)
 {

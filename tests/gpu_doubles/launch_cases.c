@@ -121,8 +121,10 @@ static void groups_choose(void)
     FAILS(KILN_ERROR_GRID_OUT_OF_RANGE, kiln_launch_group(&both, &args, STREAM));
     SAYS("none of the 2 variants of both serves the call; the nearest: the grid of any is negative");
     static const struct kiln_variant *const unlinked[] = { NULL };
-    static const struct kiln_group empty = { "empty", unlinked, 1, true };
-    FAILS(KILN_ERROR_NO_IMAGE, kiln_launch_group(&empty, &args, STREAM));
+    static struct group_block empty;
+    static struct kiln_tuned tuned;
+    make_group(&empty, "empty", unlinked, 1, &tuned);
+    FAILS(KILN_ERROR_NO_IMAGE, kiln_launch_group(&empty.record, &args, STREAM));
     SAYS("the program has linked no image of empty");
 }
 
@@ -301,7 +303,7 @@ static void ptx(void)
     const struct args args = good();
     use_cuda();
     gpu->capability[0] = 100;
-    aligned_ptx.ptx_isa = "8.0";
+    aligned_ptx.ptx_isa_at = add_text(&aligned_ptx_block.texts, &aligned_ptx, "8.0");
     gpu->driver_version = 11080;
     FAILS(KILN_ERROR_DRIVER_TOO_OLD, kiln_launch_variant(&aligned, &args, STREAM));
     SAYS("compute_80: it is PTX of ISA 8.0, which drivers know since CUDA 12.0, and the driver is of CUDA 11.8");
@@ -392,7 +394,7 @@ static void attributes(void)
         { &gpu->clusters, 0, KILN_ERROR_UNSUPPORTED, "sm_90a: it is launched in clusters, which the device" },
         { &gpu->clusters, -1, KILN_ERROR_UNSUPPORTED, "sm_90a: it is launched in clusters" },
     };
-    aligned_ptx.ptx_isa = "9.9"; /* out of the way */
+    aligned_ptx.ptx_isa_at = add_text(&aligned_ptx_block.texts, &aligned_ptx, "9.9"); /* out of the way */
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         const int before = *limits[i].limit;
         CHECK(kiln_unload() == 0 && kiln_use_driver(NULL) == 0);
@@ -513,6 +515,69 @@ static void checked(void)
     gpu->pageable = 1; /* kernels read what malloc gave */
     kiln_set_checks(KILN_CHECKS_POINTERS);
     CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+}
+
+static struct kiln_launch_event told;
+static size_t befores, afters;
+static int told_status;
+
+static void before(void *user, const struct kiln_launch_event *event)
+{
+    CHECK(user == &told && befores == afters && count(asked(), "launch ") == 0);
+    told = *event;
+    befores++;
+}
+
+static void after(void *user, const struct kiln_launch_event *event, int status)
+{
+    CHECK(user == &told && befores == afters + 1 && count(asked(), "launch ") == (status == 0 ? 1 : 0));
+    CHECK(event->variant == told.variant && event->image == told.image);
+    told_status = status;
+    afters++;
+}
+
+static void hooked(void)
+{
+    struct args args = good();
+    const struct kiln_launch_hook whole = { &told, before, after }, first = { &told, before, NULL };
+    const struct kiln_launch_hook last = { &told, NULL, after };
+    use_cuda();
+    kiln_set_launch_hook(&whole);
+    asked();
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0); /* loads the image too */
+    CHECK(befores == 1 && afters == 1 && told_status == 0 && told.device == 0 && told.stream == STREAM);
+    CHECK(told.variant == &aligned && told.image == &aligned_90a);
+    CHECK(told.grid[0] == 4 && told.grid[1] == 1 && told.grid[2] == 1);
+    CHECK(kiln_launch_group(&both, &args, NULL) == 0);
+    CHECK(befores == 2 && afters == 2 && told.variant == &aligned && told.stream == NULL);
+    gpu->failing = "launch";
+    gpu->code = 1;
+    FAILS(1, kiln_launch_variant(&aligned, &args, STREAM));
+    CHECK(befores == 3 && afters == 3 && told_status == 1);
+    gpu->failing = NULL;
+    /* What never comes to a launch is not told of. */
+    kiln_set_checks(KILN_CHECKS_POINTERS);
+    FAILS(KILN_ERROR_BAD_POINTER, kiln_launch_variant(&aligned, &args, STREAM));
+    kiln_set_checks(KILN_CHECKS_NONE);
+    args.rows = 0;
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    args = good();
+    CHECK(befores == 3 && afters == 3);
+    /* Checks and hook share a word, and neither takes the other away. */
+    kiln_set_checks(KILN_CHECKS_POINTERS_OR_NULL);
+    kiln_set_launch_hook(NULL);
+    FAILS(KILN_ERROR_BAD_POINTER, kiln_launch_variant(&aligned, &args, STREAM));
+    kiln_set_launch_hook(&first);
+    FAILS(KILN_ERROR_BAD_POINTER, kiln_launch_variant(&aligned, &args, STREAM));
+    kiln_set_checks(KILN_CHECKS_NONE);
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(befores == 4 && afters == 3 && count(asked(), "launch ") == 1);
+    kiln_set_launch_hook(&last);
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(befores == 4 && afters == 4);
+    kiln_set_launch_hook(NULL);
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(befores == 4 && afters == 4);
 }
 
 static void captured(void)
@@ -641,10 +706,11 @@ static int open_and_fork(void *user)
     return kiln_cuda_driver()->open(user);
 }
 
-static int load_and_fork(void *user, const struct kiln_image *image, void **module, char *log, size_t log_bytes)
+static int load_and_fork(
+    void *user, const struct kiln_image *image, const void *data, void **module, char *log, size_t log_bytes)
 {
     fork_here();
-    return kiln_cuda_driver()->load(user, image, module, log, log_bytes);
+    return kiln_cuda_driver()->load(user, image, data, module, log, log_bytes);
 }
 
 static void a_driver_that_forks(void)
@@ -739,6 +805,27 @@ static void no_gpu_of_nvidia(void)
     CHECK(gpu->loaded == 1);
 }
 
+/* libcuda.so.1 is there to be linked with alone, and the GPU is one of HIP's. */
+static void stub(void)
+{
+    const struct args args = good();
+    static const int codes[] = { 34, 999 };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        use("libcuda.so.1");
+        gpu->failing = "cuInit";
+        gpu->code = codes[i];
+        use("libamdhip64.so");
+        CHECK(kiln_use_driver(NULL) == 0);
+        gpu->failing = "hipInit";
+        gpu->code = 100;
+        FAILS(codes[i], kiln_launch_variant(&aligned, &args, STREAM)); /* HIP has none either: CUDA's failure says more */
+        gpu->failing = NULL;
+        CHECK(kiln_use_driver(NULL) == 0);
+        CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+        CHECK(kiln_unload() == 0);
+    }
+}
+
 /* libcuda.so.1 finds no GPU, and there is nothing else. */
 static void no_gpu_at_all(void)
 {
@@ -765,23 +852,186 @@ static void no_memory(void)
     CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
 }
 
+/* -- a fat binary: the variant `aligned` with its images for NVIDIA in one, whose data is the text "all" */
+
+#define ALL " on 0 grid 4,1,1 block 128,1,1 shared 16 stream 0x51 " PACKED
+#define ALL_64 " on 0 grid 4,1,1 block 64,1,1 shared 16 stream 0x51 " PACKED
+
+static void bundle_aligned(void)
+{
+    static const char *const bundle = "all";
+    aligned.bundle_at = DISTANCE(&aligned, &bundle);
+    aligned_80.threads = aligned_ptx.threads = 64; /* the driver tells which of 80 and 90 it took, and no more */
+    CHECK(strcmp(kiln_variant_bundle(&aligned), "all") == 0 && kiln_variant_bundle(&any) == NULL);
+}
+
+static void bundled(void)
+{
+    const struct args args = good();
+    struct kiln_choice choice;
+    struct kiln_handles handles;
+    use_cuda();
+    bundle_aligned();
+    CHECK(kiln_choose(&both, &args, &choice) == 0 && choice.image == &aligned_90a);
+    CHECK(is_asked("cuInit\n"));
+    CHECK(kiln_launch_group(&both, &args, STREAM) == 0);
+    CHECK(is_asked("load all\ntaken of all on 0\nlaunch all" ALL));
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(is_asked("launch all" ALL));
+    CHECK(kiln_load(&aligned, &handles) == 0 && handles.image == &aligned_90a && handles.is_bundled);
+    CHECK(kiln_load(&any, &handles) == 0 && handles.image == &any_90a && !handles.is_bundled);
+    CHECK(is_asked("load any@sm_90a\n"));
+    /* One that is given is loaded alone. */
+    const struct kiln_launch_options given = { sizeof given, STREAM, NULL, &aligned_ptx, KILN_CHECKS_NONE };
+    CHECK(kiln_launch(&aligned, &args, &given) == 0);
+    CHECK(is_asked("load aligned@compute_80\nlaunch aligned@compute_80" ALL_64));
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+}
+
+/* Whose threads and memory are those of the image that runs. */
+static void bundled_otherwise(void)
+{
+    const struct args args = good();
+    struct kiln_choice choice;
+    struct kiln_handles handles;
+    use_cuda();
+    bundle_aligned();
+    gpu->taken[0] = 80;
+    CHECK(kiln_preload(&aligned) == 0);
+    CHECK(is_asked("cuInit\nload all\ntaken of all on 0\nsettle all\n"));
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(kiln_launch_group(&both, &args, STREAM) == 0);
+        CHECK(is_asked("launch all" ALL_64));
+    }
+    CHECK(kiln_choose(&both, &args, &choice) == 0 && choice.image == &aligned_ptx);
+    CHECK(kiln_load(&aligned, &handles) == 0 && handles.image == &aligned_ptx && handles.is_bundled);
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+    CHECK(is_asked("drop all\n"));
+}
+
+/* What cannot be told, and what the device cannot launch: then it is the library that chooses. */
+static void bundled_in_vain(void)
+{
+    const struct args args = good();
+    struct kiln_handles handles;
+    use_cuda();
+    bundle_aligned();
+    for (size_t i = 0; i < 3; i++) {
+        gpu->taken[0] = i == 0 ? 75 : 80;
+        gpu->failing = i == 1 ? "cuKernelGetAttribute" : NULL;
+        gpu->code = 1;
+        aligned_ptx.threads = i == 2 ? 2048 : 64;
+        CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+        CHECK(kiln_load(&aligned, &handles) == 0 && handles.image == &aligned_90a && !handles.is_bundled);
+        const char *log = asked();
+        CHECK(count(log, "load all\n") == 1 && count(log, "drop all\n") == 1);
+        CHECK(count(log, "load aligned@sm_90a\n") == 1 && count(log, "launch aligned@sm_90a" PLAIN) == 1);
+        CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+        asked();
+    }
+    gpu->failing = "cuLibraryLoadData";
+    gpu->code = 209;
+    gpu->compiler_log = "no code for this one";
+    FAILS(209, kiln_launch_variant(&aligned, &args, STREAM));
+    SAYS("no code for this one");
+    gpu->failing = NULL;
+    gpu->taken[0] = 80;
+    aligned_ptx.threads = 64;
+    struct kiln_choice choice;
+    CHECK(kiln_choose(&both, &args, &choice) == 0);
+    has_memory = false; /* for what is known of another image */
+    FAILS(KILN_ERROR_OUT_OF_MEMORY, kiln_launch_variant(&aligned, &args, STREAM));
+    has_memory = true;
+    CHECK(gpu->loaded == 0);
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+}
+
+static void bundled_devices(void)
+{
+    struct double_context contexts[] = { { 0, false }, { 1, false }, { 2, false } };
+    const struct args args = good();
+    use_cuda();
+    bundle_aligned();
+    const bool is_old = dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuLibraryLoadData") == NULL;
+    gpu->device_count = 3;
+    gpu->capability[1] = 86;
+    gpu->taken[1] = gpu->taken[2] = 80; /* its cubin there, and here what the driver compiled */
+    for (size_t i = 0; i < 6; i++) {
+        set_context(&contexts[i % 3]);
+        CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    }
+    const char *log = asked();
+    /* One library serves all; a module belongs to its context. */
+    CHECK(count(log, "load all\n") == (is_old ? 3 : 1) && count(log, "load ") == (is_old ? 3 : 1));
+    CHECK(count(log, "launch all on 0 grid 4,1,1 block 128") == 2 && count(log, "launch all on 1 grid 4,1,1 block 64") == 2
+        && count(log, "launch all on 2 grid 4,1,1 block 64") == 2);
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+}
+
+static void bundled_threads(void)
+{
+    use("libcuda.so.1");
+    bundle_aligned();
+    gpu->taken[0] = 80;
+    threads();
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+}
+
+static void bundled_alone(void)
+{
+    const struct args args = good();
+    use_cuda();
+    bundle_aligned();
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    printf("%s", asked());
+}
+
+/* With a table that takes none, and on a GPU of AMD, images are loaded by themselves. */
+static void bundled_for_others(void)
+{
+    const struct args args = good();
+    const bool is_hip = strcmp(getenv("DOUBLE"), "libamdhip64.so") == 0;
+    if (is_hip) {
+        use("libamdhip64.so");
+    } else {
+        use_cuda();
+    }
+    bundle_aligned();
+    struct kiln_driver own = is_hip ? *kiln_hip_driver() : *kiln_cuda_driver();
+    own.chosen = NULL;
+    CHECK(is_hip || kiln_use_driver(&own) == 0);
+    CHECK(kiln_launch_variant(&aligned, &args, STREAM) == 0);
+    CHECK(count(asked(), is_hip ? "load aligned@gfx942" : "load aligned@sm_90a") == 1);
+    CHECK(kiln_unload() == 0 && gpu->loaded == 0);
+}
+
+static void bundled_explained(void)
+{
+    char text[400];
+    use_cuda();
+    bundle_aligned();
+    CHECK(kiln_explain_choice(&aligned, -1, text, sizeof text) == 0);
+    printf("%s\n", text);
+}
+
 /* Reads lines `KIND TARGET ISA DEVICE VERSION`, and prints how each image suits the device. */
 static void judged(void)
 {
-    struct kiln_image image = aligned_80;
     struct kiln_device device;
     char kind[16], target[64], isa[16], why[256];
     while (scanf("%15s %63s %15s %63s %d", kind, target, isa, device.architecture, &device.driver_version) == 5) {
+        struct image_block block = aligned_80_block;
         const bool is_amd = strncmp(device.architecture, "gfx", 3) == 0;
-        image.kind = strcmp(kind, "cubin") == 0 ? KILN_KIND_CUBIN : strcmp(kind, "ptx") == 0 ? KILN_KIND_PTX : KILN_KIND_HSACO;
-        image.target = target;
-        image.ptx_isa = strcmp(isa, "-") == 0 ? NULL : isa;
+        block.record.kind = strcmp(kind, "cubin") == 0 ? KILN_KIND_CUBIN : strcmp(kind, "ptx") == 0 ? KILN_KIND_PTX : KILN_KIND_HSACO;
+        block.record.target_at = add_text(&block.texts, &block.record, target);
+        block.record.ptx_isa_at = strcmp(isa, "-") == 0 ? 0 : add_text(&block.texts, &block.record, isa);
         device.vendor = is_amd ? KILN_VENDOR_AMD : KILN_VENDOR_NVIDIA;
         device.capability = is_amd ? 0 : atoi(device.architecture + 3);
         device.max_threads = 1024;
         device.max_shared = 65536;
         device.cooperative = device.clusters = true;
-        printf("%d %s\n", kiln_judge(&image, &device, why, sizeof why), why);
+        printf("%d %s\n", kiln_judge(&block.record, &device, why, sizeof why), why);
     }
 }
 
@@ -808,9 +1058,13 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = { CASE(first_use), CASE(refused_calls), CASE(options), CASE(groups_choose), CASE(lookups), CASE(two_devices),
         CASE(two_contexts), CASE(threads), CASE(missing_library), CASE(missing_symbol), CASE(failing_driver), CASE(ptx),
-        CASE(forked), CASE(attributes), CASE(attributes_of_an_older_driver), CASE(scratch), CASE(checked), CASE(captured),
-        CASE(preloaded), CASE(own_table), CASE(a_driver_that_forks), CASE(measuring), CASE(hip), CASE(no_gpu_of_nvidia), CASE(no_gpu_at_all),
-        CASE(no_memory), CASE(judged), CASE(explained) };
+        CASE(forked), CASE(attributes), CASE(attributes_of_an_older_driver), CASE(scratch), CASE(checked), CASE(hooked),
+        CASE(captured),
+        CASE(preloaded), CASE(own_table), CASE(a_driver_that_forks), CASE(measuring), CASE(hip), CASE(no_gpu_of_nvidia), CASE(stub),
+        CASE(no_gpu_at_all),
+        CASE(no_memory), CASE(bundled), CASE(bundled_otherwise), CASE(bundled_in_vain), CASE(bundled_devices),
+        CASE(bundled_threads), CASE(bundled_alone), CASE(bundled_for_others), CASE(bundled_explained), CASE(judged),
+        CASE(explained) };
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, argv[1]) == 0) {
             cases[i].run();

@@ -261,7 +261,7 @@ static size_t resets;
 static int reset_outcome;
 static int count_resets(void *user, const struct kiln_group *group, const void *args, struct CUstream_st *stream)
 {
-    CHECK(user == &resets && group->variants[0] != NULL && args != NULL && stream == STREAM);
+    CHECK(user == &resets && kiln_group_variants(group)[0] != NULL && args != NULL && stream == STREAM);
     resets++;
     return reset_outcome;
 }
@@ -277,18 +277,23 @@ static enum kiln_grid_status one_block(const void *args, uint32_t grid[3])
     return kiln_grid_from(1, 1, 1, grid);
 }
 
-static struct kiln_image pair_90a = IMAGE("pair", "sm_90a", KILN_KIND_CUBIN);
-static const struct kiln_image *const pair_images[] = { &pair_90a };
-static const struct kiln_argument pair_arguments[] = {
-    { "to", "*fp32", 0, 8, 0, true, false },
-    { "from", "*fp32", 8, 8, 0, true, false },
-};
+static struct image_block pair_90a;
+static struct variant_block pair;
+static struct group_block pairs_block;
+#define pairs pairs_block.record
+static const struct kiln_image *const pair_images[] = { &pair_90a.record };
+static const struct kiln_variant *const pair_variants[] = { &pair.record };
 static struct kiln_cache pair_cache;
-static const struct kiln_variant pair = { "pair", "pair", "test", "pairs", "fp32", "", NULL, pair_arguments, 2,
-    sizeof(struct pair), 32, 1, pair_images, one_block, always, wants_nothing, pack, &pair_cache };
-static const struct kiln_variant *const pair_variants[] = { &pair };
 static struct kiln_tuned pairs_tuned;
-static const struct kiln_group pairs = { "pairs", pair_variants, 1, true, NULL, 0, &pairs_tuned };
+
+__attribute__((constructor)) static void make_pairs(void)
+{
+    make_image(&pair_90a, "pair", "sm_90a", KILN_KIND_CUBIN);
+    MAKE_VARIANT(&pair, "pair", "pairs", "", pair_images, &pair_cache, one_block, always, wants_nothing);
+    add_argument(&pair, "to", "*fp32", 0, 8, 0, false);
+    add_argument(&pair, "from", "*fp32", 8, 8, 0, false);
+    make_group(&pairs_block, "pairs", pair_variants, 1, &pairs_tuned);
+}
 
 /* What a launch has changed is put in order before the next one; without that, one address twice is refused. */
 static void reset(void)
@@ -565,28 +570,35 @@ struct numbers {
 
 static void shapes(void)
 {
-    static const struct kiln_extent all[] = { { "a", 0, 1, true }, { "b", 1, 1, false }, { "c", 2, 2, true },
-        { "d", 4, 2, false }, { "e", 8, 4, true }, { "f", 12, 4, false }, { "g", 16, 8, true }, { "h", 24, 8, false } };
-    static struct kiln_extent many[20];
-    const struct kiln_group group = { "numbers", variants, 3, true, all, 8, NULL };
-    struct kiln_group wide = { "wide", variants, 3, true, many, 20, NULL };
+    static struct group_block numbers, wide_block;
+    const struct kiln_group *group = &numbers.record, *wide = &wide_block.record;
     char text[400];
+    make_group(&numbers, "numbers", variants, 3, &both_tuned);
+    add_extent(&numbers, "a", 0, 1, true);
+    add_extent(&numbers, "b", 1, 1, false);
+    add_extent(&numbers, "c", 2, 2, true);
+    add_extent(&numbers, "d", 4, 2, false);
+    add_extent(&numbers, "e", 8, 4, true);
+    add_extent(&numbers, "f", 12, 4, false);
+    add_extent(&numbers, "g", 16, 8, true);
+    add_extent(&numbers, "h", 24, 8, false);
     struct numbers n = { -1, 255, 3, 65535, 0, 1, 5, 1025 };
-    CHECK(kiln_describe_shape(&group, &n, text, sizeof text) == 0);
+    CHECK(kiln_describe_shape(group, &n, text, sizeof text) == 0);
     CHECK(strcmp(text, "a:0,b:256,c:4,d:65536,e:0,f:1,g:8,h:2048") == 0);
     n = (struct numbers) { 127, 128, INT16_MIN, 2, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX };
-    CHECK(kiln_describe_shape(&group, &n, text, sizeof text) == 0);
+    CHECK(kiln_describe_shape(group, &n, text, sizeof text) == 0);
     CHECK(strcmp(text, "a:128,b:128,c:0,d:2,e:2147483648,f:4294967296,g:9223372036854775808,h:18446744073709551616") == 0);
     n = (struct numbers) { 0, 0, 0, 0, INT32_MIN, 4, INT64_MIN, (uint64_t)1 << 63 };
-    CHECK(kiln_describe_shape(&group, &n, text, sizeof text) == 0);
+    CHECK(kiln_describe_shape(group, &n, text, sizeof text) == 0);
     CHECK(strcmp(text, "a:0,b:0,c:0,d:0,e:0,f:4,g:0,h:9223372036854775808") == 0);
-    FAILS(KILN_ERROR_INVALID_ARGUMENT, kiln_describe_shape(&group, &n, text, 49));
+    FAILS(KILN_ERROR_INVALID_ARGUMENT, kiln_describe_shape(group, &n, text, 49));
     SAYS("the shape of numbers does not fit in 49 bytes");
     CHECK(kiln_describe_shape(&pairs, &n, text, 2) == 0 && strcmp(text, "-") == 0);
+    make_group(&wide_block, "wide", variants, 3, &both_tuned);
     for (size_t i = 0; i < 20; i++) {
-        many[i] = all[5];
+        add_extent(&wide_block, "f", 12, 4, false);
     }
-    CHECK(kiln_describe_shape(&wide, &n, text, sizeof text) == 0 && count(text, "f:4") == 16);
+    CHECK(kiln_describe_shape(wide, &n, text, sizeof text) == 0 && count(text, "f:4") == 16);
 }
 
 /* Every bucket has its own entry, however many share a list. */

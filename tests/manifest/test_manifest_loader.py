@@ -316,6 +316,7 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     ("softmax_{dtype}_{block}", "softmax_{block}", "10:5", ["'softmax_1024'", "add {dtype} to `name`"]),
     ("softmax_{dtype}_{block}", "softmax", "10:5", ["add {block} to `name`"]),
     ("softmax_{dtype}_{block}", '"{block}_{dtype}"', "10:5", ["'1024_fp32' cannot be a variant's name", "digit"]),
+    ("softmax_{dtype}_{block}", "launch", "10:5", ["'launch' cannot be a variant's name", "functions of that name"]),
     ("softmax_{dtype}_{block}", "s__{dtype}_{block}", "10:5", ["'s__fp32_1024'", "two underscores"]),
     ("softmax_{dtype}_{block}", "../{dtype}_{block}", "10:5", ["'../fp32_1024' cannot be"]),
     ("softmax_{dtype}_{block}", "'{dtype}_{block};id'", "10:5", ["'fp32_1024;id' cannot be"]),

@@ -31,18 +31,22 @@ static const char *text(const char *t) { return t ? t : "-"; }
 int main(void) {
     for (size_t i = 0; i < kernels_image_count(); i++) {
         const struct kernels_image *m = kernels_image_at(i);
-        printf("%s %s %s %s %s %s %s %s %d\\n", m->id, m->kernel, m->variant, m->group, m->dtype, m->block, m->target,
-               m->entry, (int)m->kind);
+        const struct kernels_parameter *parameters = kernels_image_parameters(m);
+        const struct kernels_constant *constants = kernels_image_constants(m);
+        printf("%s %s %s %s %s %s %s %s %d\\n", kernels_image_id(m), kernels_image_kernel(m), kernels_image_variant(m),
+               kernels_image_group(m), kernels_image_dtype(m), kernels_image_block(m), kernels_image_target(m),
+               kernels_image_entry(m), (int)m->kind);
         printf("%zu ", m->size);
         for (size_t k = 0; k < 32; k++) printf("%02x", (unsigned)m->sha256[k]);
-        printf(" terminated %d\\n", m->kind == KERNELS_KIND_PTX && ((const char *)m->data)[m->size] == 0);
+        printf(" terminated %d\\n", m->kind == KERNELS_KIND_PTX && ((const char *)kernels_image_data(m))[m->size] == 0);
         for (uint32_t k = 0; k < m->parameter_count; k++) {
-            const struct kernels_parameter *p = &m->parameters[k];
-            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", p->name, p->type, (int)p->role, p->offset,
-                   p->size, p->promise);
+            const struct kernels_parameter *p = &parameters[k];
+            printf("%s|%s|%d|%" PRIu32 "|%" PRIu32 "|%" PRIu32 "\\n", kernels_parameter_name(p),
+                   kernels_parameter_type(p), (int)p->role, p->offset, p->size, p->promise);
         }
         for (uint32_t k = 0; k < m->constant_count; k++)
-            printf("%s=%s=%" PRId64 "\\n", m->constants[k].name, m->constants[k].text, m->constants[k].value);
+            printf("%s=%s=%" PRId64 "\\n", kernels_constant_name(&constants[k]), kernels_constant_text(&constants[k]),
+                   constants[k].value);
         printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\\n", m->parameter_bytes, m->threads,
                m->warps, m->warps_requested, m->warp_size);
         printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %d %d\\n", m->cluster[0], m->cluster[1], m->cluster[2],
@@ -52,7 +56,8 @@ int main(void) {
                m->profile_scratch_align);
         printf("%" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 "\\n", m->registers, m->scalar_registers,
                m->spills, m->stack);
-        printf("%s %s %s %s %s\\n", text(m->ptx_isa), m->grid[0], m->grid[1], m->grid[2], text(m->select));
+        printf("%s %s %s %s %s\\n", text(kernels_image_ptx_isa(m)), kernels_image_grid(m, 0), kernels_image_grid(m, 1),
+               kernels_image_grid(m, 2), text(kernels_image_select(m)));
     }
     return 0;
 }

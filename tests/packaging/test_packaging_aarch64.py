@@ -76,7 +76,7 @@ USE = """#include <kernels/kernels.h>
 static void print_ids(const char *target)
 {
     const struct kernels_image *image = NULL;
-    while ((image = kernels_group_next("scale_fp32", target, image)) != NULL) printf("%s ", image->id);
+    while ((image = kernels_group_next("scale_fp32", target, image)) != NULL) printf("%s ", kernels_image_id(image));
     printf("\\n");
 }
 
@@ -84,13 +84,14 @@ int main(int count, char **words)
 {
     if (count == 3) { /* the bytes of one image */
         const struct kernels_image *image = kernels_image_find(words[1], words[2]);
-        return image == NULL || fwrite(image->data, 1, image->size, stdout) != image->size;
+        return image == NULL || fwrite(kernels_image_data(image), 1, image->size, stdout) != image->size;
     }
     printf("abi %d, %d images\\n", kernels_abi_version() == KERNELS_ABI_VERSION, (int)kernels_image_count());
     for (size_t i = 0; i < kernels_image_count(); i++) {
         const struct kernels_image *image = kernels_image_at(i);
-        printf("%s %d %d %d\\n", image->id, kernels_image_verify(image), (int)((uintptr_t)image->data % 64),
-               kernels_image_find(image->variant, image->target) == image);
+        printf("%s %d %d %d\\n", kernels_image_id(image), kernels_image_verify(image),
+               (int)((uintptr_t)kernels_image_data(image) % 64),
+               kernels_image_find(kernels_image_variant(image), kernels_image_target(image)) == image);
     }
     printf("none %d\\n", kernels_image_find("scale_fp32_512", "sm_80") == NULL);
     print_ids(NULL);

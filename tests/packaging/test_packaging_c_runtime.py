@@ -73,10 +73,22 @@ def test_sha256_of_every_length_around_the_block(digests: Path) -> None:
 LOOKUPS = """#include "internal.h"
 #include <assert.h>
 
-static const struct kiln_image a = { .id = "a", .variant = "v", .target = "sm_80", .group = "g" };
-static const struct kiln_image b = { .id = "b", .variant = "v", .target = "sm_90a", .group = "g" };
-static const struct kiln_image c = { .id = "c", .variant = "w", .target = "sm_80", .group = "g" };
-static const struct kiln_image d = { .id = "d", .variant = "x", .target = "sm_80", .group = "h" };
+struct block {
+    struct kiln_image record;
+    char variant[2], target[8], group[2];
+};
+
+#define BLOCK(place, in_variant, in_target, in_group) \\
+    { { .anchor_at = place, .variant_at = offsetof(struct block, variant), \\
+        .target_at = offsetof(struct block, target), .group_at = offsetof(struct block, group) }, \\
+        in_variant, in_target, in_group }
+
+static const struct block blocks[] = { BLOCK(1, "v", "sm_80", "g"), BLOCK(2, "v", "sm_90a", "g"),
+    BLOCK(3, "w", "sm_80", "g"), BLOCK(4, "x", "sm_80", "h") };
+#define a blocks[0].record
+#define b blocks[1].record
+#define c blocks[2].record
+#define d blocks[3].record
 static const struct kiln_image *const images[] = { &a, ABSENT(&b), &c, &d };
 const struct kiln_registry kiln_registry = { images, 4, IS_COMPLETE };
 
@@ -98,14 +110,16 @@ int main(void) {
     assert(kiln_group_next("g", NULL, NULL) == &a);
     assert(kiln_group_next("g", NULL, &a) == (IS_COMPLETE ? &b : &c));
     assert(kiln_group_next("g", NULL, &c) == NULL);
+    const struct block copy = blocks[0]; /* as a program can have one of what a shared library has */
+    assert(kiln_group_next("g", "sm_80", &copy.record) == &c);
     assert(kiln_group_next("g", "sm_80", NULL) == &a);
     assert(kiln_group_next("g", "sm_80", &a) == &c);
     assert(kiln_group_next("g", "gfx942", NULL) == NULL);
     assert(kiln_group_next("h", NULL, NULL) == &d);
     assert(kiln_group_next("nothing", NULL, NULL) == NULL);
     assert(kiln_group_next(NULL, NULL, NULL) == NULL);
-    struct kiln_image stranger = { .group = "g" };
-    assert(kiln_group_next("g", NULL, &stranger) == NULL);
+    const struct block stranger = BLOCK(5, "v", "sm_80", "g");
+    assert(kiln_group_next("g", NULL, &stranger.record) == NULL);
     return 0;
 }
 """
@@ -126,10 +140,10 @@ VERIFY = """#include "internal.h"
 #include <string.h>
 
 int main(void) {
-    unsigned char data[3] = { 'a', 'b', 'c' };
-    struct kiln_image image;
-    memset(&image, 0, sizeof image);
-    image.data = data;
+    static unsigned char data[3] = { 'a', 'b', 'c' };
+    static struct kiln_image image;
+    image.anchor_at = (int32_t)((intptr_t)&kiln_anchor - (intptr_t)&image);
+    image.data_at = (intptr_t)data - (intptr_t)&image;
     image.size = sizeof data;
     assert(!kiln_image_verify(&image));
     kiln_sha256(data, sizeof data, image.sha256);
@@ -139,7 +153,7 @@ int main(void) {
     data[2] ^= 1;
     image.size = 2;
     assert(!kiln_image_verify(&image));
-    image.data = NULL;
+    image.data_at = 0;
     assert(!kiln_image_verify(&image));
     assert(!kiln_image_verify(NULL));
     assert(kiln_abi_version() == KILN_ABI_VERSION);
@@ -159,7 +173,7 @@ int main(void) {
 
 def test_verify_and_grid(tmp_path: Path) -> None:
     """A changed byte, a changed size and no image at all are no match; a grid is held against the common limits."""
-    sources = (RUNTIME / "src" / "verify.c", RUNTIME / "src" / "sha256.c")
+    sources = [RUNTIME / "src" / name for name in ("verify.c", "sha256.c", "records.c")]
     run(compile_program(VERIFY, tmp_path / "verify", *SANITIZE, *INCLUDES, *sources))
 
 

@@ -61,8 +61,8 @@ def test_what_shapes_are_told_apart_by(records: list[Record]) -> None:
     """The integers of grid, select and tensors, launch inputs with them, and no stride."""
     for group in view_groups("kernels", records):
         assert [(each.name, each.offset, each.size, each.is_signed) for each in group.extents] == [
-            ('"n_cols"', 24, 4, True),
-            ('"n_rows"', 28, 4, True),
+            ("n_cols", 24, 4, True),
+            ("n_rows", 28, 4, True),
         ]
 
 
@@ -82,7 +82,8 @@ int main(void) {
     memcpy(&set, &found, sizeof found);
     set(context);
     int status = kernels_softmax_fp16_tune(&args, NULL, timings, 4, &count);
-    printf("%d %zu %s %s\\n", status, count, timings[0].variant->name, timings[0].image->target);
+    printf("%d %zu %s %s\\n", status, count, kernels_variant_name(timings[0].variant),
+        kernels_image_target(timings[0].image));
     for (size_t i = 0; i < 32; i++) printf("%02x", (unsigned)timings[0].image->sha256[i]);
     printf("\\n%d %d\\n", kernels_enable_tuner(KERNELS_TUNER_USE, NULL), kernels_softmax_fp16_launch(&args, NULL));
     printf("%d %zu\\n", kernels_save_choices("choices"), kernels_choice_count());

@@ -15,7 +15,8 @@ from kiln.binaries.host_object import read_host_object
 from kiln.errors import PackagingError, Position
 from kiln.manifest.model import OnnxRuntime, TableRow
 from kiln.packaging.archive import read_archive
-from kiln.packaging.onnxruntime import fitting, make_infos_archive, render_infos
+from kiln.packaging.onnxruntime import Row, make_infos_archive, render_infos
+from kiln.packaging.onnxruntime import fitting as fitting_rows
 from kiln.packaging.onnxruntime_format import ARCHIVE, HEADER, warning
 from kiln.packaging.record import Record
 from kiln.toolchain.hosts import HOSTS
@@ -32,8 +33,16 @@ def declared(kernels: tuple[str, ...] | None = None, target: str = "sm_90a") -> 
     return OnnxRuntime(target=target, kernels=kernels, position=PLACE)
 
 
+def rows(records: list[Record]) -> list[Row]:
+    return [Row(record=record, path=record.path, kind=record.facts.kind) for record in records]
+
+
+def fitting(records: list[Record], asked: OnnxRuntime) -> list[Record]:
+    return [row.record for row in fitting_rows(records, asked, {})]
+
+
 def render(records: list[Record], folder: Path, target: str = "sm_90a") -> str:
-    render_infos(records, "kernels", target, folder)
+    render_infos(rows(records), "kernels", declared(target=target), folder)
     return (folder / HEADER).read_text()
 
 
@@ -46,7 +55,7 @@ def with_constants(record: Record, **constants: Any) -> Record:
 
 
 def archive(records: list[Record], folder: Path, cc: Path | None = None) -> Path:
-    make_infos_archive(records, HOST, cc or tool("gcc"), tool("ar"), folder)
+    make_infos_archive(rows(records), HOST, cc or tool("gcc"), tool("ar"), folder)
     return folder / ARCHIVE
 
 
@@ -174,7 +183,7 @@ def test_an_archive_for_another_host_keeps_its_protection(records: list[Record],
         require(f"{host}-{name}", package=package, claim="aarch64")
         for name, package in (("gcc", "gcc-aarch64-linux-gnu"), ("ar", "binutils-aarch64-linux-gnu"))
     ]
-    make_infos_archive(of(records, "compute_80"), host, *tools, tmp_path)
+    make_infos_archive(rows(of(records, "compute_80")), host, *tools, tmp_path)
     (member,) = read_archive((tmp_path / ARCHIVE).read_bytes())[0]
     made = read_host_object(member.data)
     assert made.machine == HOSTS[host].machine
@@ -227,7 +236,7 @@ def test_what_cannot_be_said_is_left_out_and_told(records: list[Record], facts: 
     first, second = of(records, "sm_90a")
     odd = changed(first, **facts)
     assert fitting([odd, second], declared()) == [second]
-    facts_of = {record.image.variant.id: record.facts for record in (odd, second)}
+    facts_of = {record.image.variant.id: [record.facts] for record in (odd, second)}
     assert warning(facts_of, listed=True) is None
     said = warning(facts_of, listed=False)
     assert said == f"ONNX Runtime's header is without softmax_fp32_1024 ({reason})"
@@ -291,7 +300,8 @@ def test_shared_memory_that_the_launcher_does_not_give_is_told(records: list[Rec
     record = of(records, "sm_90a")[0]
     large, middle = changed(record, shared_dynamic=65537), changed(record, shared_dynamic=49136, shared_static=32)
     assert fitting([large, middle], declared(("softmax",))) == [large, middle]
-    said = warning({"a": large.facts, "b": middle.facts, "c": changed(record, shared_dynamic=49152).facts}, listed=True)
+    small = changed(record, shared_dynamic=49152)
+    said = warning({"a": [large.facts], "b": [middle.facts], "c": [small.facts]}, listed=True)
     assert said == (
         "ONNX Runtime does not launch a (the launcher refuses more than 65536 bytes of shared memory); "
         "b (the launcher sets no attribute for more than 49152 bytes of shared memory)"
@@ -300,6 +310,6 @@ def test_shared_memory_that_the_launcher_does_not_give_is_told(records: list[Rec
 
 def test_of_many_variants_some_are_named(records: list[Record]) -> None:
     facts = changed(of(records, "sm_90a")[0], cooperative=True).facts
-    said = warning({f"v{number}": facts for number in range(9)}, listed=False)
+    said = warning({f"v{number}": [facts] for number in range(9)}, listed=False)
     assert said is not None and "v0, v1, v2, v3, v4, v5 and 3 more (all blocks" in said
-    assert warning({"fits": of(records, "sm_90a")[0].facts}, listed=False) is None
+    assert warning({"fits": [of(records, "sm_90a")[0].facts]}, listed=False) is None

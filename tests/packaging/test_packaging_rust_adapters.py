@@ -1,4 +1,4 @@
-"""The Rust crate on cudarc and cust: that it builds where there is no CUDA, and what it asks a driver that computes nothing."""
+"""The Rust crate on cudarc and cust: it builds where there is no CUDA; what it asks a driver that computes nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_launches_on_cudarc(program: Path, doubles: Doubles, case: str, driver: 
 def test_clippy_and_rustdoc_find_nothing_with_all_features_that_go_together(
     crate: Path, cargo: Cargo, tmp_path: Path
 ) -> None:
-    """cust's build script looks for the folder that has libcuda.so, which a program is linked with and a library is not."""
+    """cust's build script looks for the folder of libcuda.so, which a program is linked with and a library is not."""
     (tmp_path / "lib64").mkdir()
     environment = {**RELEASE, "CUDA_LIBRARY_PATH": str(tmp_path)}
     features = ("--features", "cudarc,cust,f16,hip")

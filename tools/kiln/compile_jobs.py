@@ -7,10 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kiln.binaries.checks import check_budgets, check_clean, check_image, check_limits, registers_of_block, require
+from kiln.binaries.checks import (
+    check_budgets,
+    check_clean,
+    check_image,
+    check_limits,
+    check_lines,
+    registers_of_block,
+    require,
+)
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
+from kiln.binaries.lines import line_table
 from kiln.binaries.measure import measure
+from kiln.closure.virtual_names import virtual_name
 from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.nvcc import compile_cuda
 from kiln.compilers.request import Compiled, CompileRequest
@@ -52,8 +62,9 @@ def compile_image(
             actual=printed,
             remedy="look for code that the target does not have, such as inline assembly for another machine",
         )
+    written = [(module.file, module.text) for module in request.closure.modules] if request.debug else None
     with timed("check"):
-        _keep(compiled, expected, image, facts, staging)
+        _keep(compiled, expected, written, image, facts, staging)
 
 
 def compile_cuda_image(
@@ -61,24 +72,44 @@ def compile_cuda_image(
 ) -> Mapping[str, Sequence[str]]:
     """The same for an image in CUDA C++. Returns what nvcc read; see compilers.nvcc_found."""
     done = compile_cuda(request, Path(os.environ[LOG_VARIABLE]))
+    written = [(name, file.text) for name, file in request.source.files.items()] if request.debug else None
     with timed("check"):
-        _keep(done.compiled, expected, image, facts, staging)
+        _keep(done.compiled, expected, written, image, facts, staging)
     return done.found
 
 
-def _keep(compiled: Compiled, expected: Expected, image: str, facts: str, staging: Path) -> None:
-    """Measure an image, check it, and write it with its facts."""
+def _keep(
+    compiled: Compiled,
+    expected: Expected,
+    written: Sequence[tuple[str, str]] | None,
+    image: str,
+    facts: str,
+    staging: Path,
+) -> None:
+    """Measure an image, check it, and write it with its facts.
+
+    `written` are the sources, name and text, that its line table may speak of; None: it has none.
+    """
     kind = expected.target.kind
     try:
         measured = measure(
             compiled.data, kind=kind, user_parameters=len(expected.parameters), compiled=compiled.metadata
         )
-        unclean = check_clean(compiled.data, kind)
+        unclean = check_clean(compiled.data, kind, debug=written is not None)
+        if written is not None:
+            unclean += check_lines(
+                line_table(compiled.data, kind), {virtual_name(name): _lines(text) for name, text in written}
+            )
     except ImageError as error:
         raise error.filled(where=expected.image_id) from error
     require([*check_image(measured, expected), *unclean], expected.image_id)
     _write(staging / image, compiled.data)
     _write(staging / facts, measured.to_json().encode())
+
+
+def _lines(text: str) -> frozenset[int]:
+    """The numbers of the lines that are not blank: of a slice, those that are in it."""
+    return frozenset(number for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
 def validate_image(

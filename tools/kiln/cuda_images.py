@@ -47,7 +47,9 @@ class CudaImages:
             assert kernel.cuda is not None
             where = kernel.positions.get("function", kernel.position)
             texts = {name: value for name, value in kernel.cuda.defines.items() if isinstance(value, str)}
-            self._sources[kernel.key] = self._files.source(kernel.source, kernel.function, where, texts)
+            self._sources[kernel.key] = self._files.source(
+                kernel.source, kernel.function, where, texts, as_written=kernel.debug
+            )
         return self._sources[kernel.key]
 
     def interface(self, image: Image) -> Interface:

@@ -49,6 +49,8 @@ def _triton_text(library: Library, image: Image, name: str) -> Text | None:
         closure = library.closure(image)
         parts = [f"{each.file}:\n{_squeezed(each.text)}" for each in closure.modules]
         return Text(body="".join((f"function {closure.function}\n", *parts)))
+    if name == "lines":
+        return Text(body="".join(f"{module.file}:\n{module.text}" for module in library.closure(image).modules))
     if name.startswith(_CLOSURE):
         closure, part = library.closure(image), name.removeprefix(_CLOSURE)
         if part in closure.asked:
@@ -120,6 +122,13 @@ def _package_text(
     if name == "declarations":
         said = {image.id: library.declaration(image) for image in images}
         return _digests(said) if digest_json([[image.target, said[image.id]] for image in images]) == digest else None
+    if name == "bundled":
+        built = {image.target: library.output(f"compile:{image.id}", library.image_path(image)) for image in images}
+        return _digests(built) if digest_json(built) == digest else None
+    if name == "bundles":
+        paths = library.onnxruntime_bundles
+        made = {variant: library.output(f"bundle:{variant}", path) for variant, path in paths.items()}
+        return _digests(made) if digest_json(made) == digest else None
     if name == "objects" and library.outputs(after) == digest:
         rows = [row for task in after if (row := library.state.rows.get(task)) is not None]
         return _digests({output.path: output.sha256 for row in rows for output in row.outputs})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,20 +24,21 @@ from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
-from kiln.errors import ToolchainError
+from kiln.errors import KilnError, ToolchainError
 from kiln.interfaces import Interfaces
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
-from kiln.packaging.c_names import image_symbol
+from kiln.packaging.c_names import bundle_symbol, image_symbol
 from kiln.packaging.cmake_names import Package
-from kiln.packaging.inventory import Inventory
+from kiln.packaging.inventory import Inventory, inventory_of, is_bundled
 from kiln.packaging.onnxruntime_format import warning
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain import refusals
 from kiln.toolchain.native import native_targets
+from kiln.toolchain.nvcc import find_fatbinary
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
@@ -64,6 +66,7 @@ COMPILING = (
 PACKAGING = (
     "packaging",
     "binaries",
+    "closure/virtual_names.py",
     "toolchain",
     "manifest",
     "digests.py",
@@ -124,14 +127,34 @@ class Library:
 
     @property
     def onnxruntime_images(self) -> tuple[Image, ...]:
-        """The images that may go to ONNX Runtime: of its target and, where they are listed, of its kernels."""
+        """The images that may go to ONNX Runtime: of its target, or in fat binaries; of the kernels that are listed."""
         declared = self.manifest.onnxruntime
         if declared is None:
             return ()
-        images = self.images_for(declared.target)
+        if declared.is_bundled:
+            images = tuple(image for own in self.bundles.values() for image in own)
+        else:
+            images = self.images_for(declared.target)
         return tuple(
             image for image in images if declared.kernels is None or image.variant.kernel.key in declared.kernels
         )
+
+    @property
+    def onnxruntime_bundles(self) -> dict[str, str]:
+        """variant -> the path of its fat binary, of those that may go to ONNX Runtime"""
+        declared = self.manifest.onnxruntime
+        if declared is None or not declared.is_bundled:
+            return {}
+        return {image.variant.id: self.bundle_path(image.variant.id) for image in self.onnxruntime_images}
+
+    @cached_property
+    def bundles(self) -> dict[str, tuple[Image, ...]]:
+        """variant -> the images in its fat binary, of those that have one, in order of declaration"""
+        found: dict[str, list[Image]] = {}
+        for image in self.images:
+            if is_bundled(image):
+                found.setdefault(image.variant.id, []).append(image)
+        return {variant: tuple(images) for variant, images in found.items()}
 
     def target(self, image: Image) -> Target:
         """What the image is built for, with its limits."""
@@ -144,6 +167,10 @@ class Library:
     def facts_path(self, image: Image) -> str:
         """The file of the image's facts, beside it."""
         return f"images/{image.target}/{image.variant.id}.facts.json"
+
+    def bundle_path(self, variant: str) -> str:
+        """The file of a variant's fat binary, relative to the build folder: bundles/softmax_fp16_2048.fatbin."""
+        return f"bundles/{variant}.fatbin"
 
     def report_path(self, image: Image) -> str:
         """What `validate` writes."""
@@ -199,7 +226,7 @@ class Library:
 
     def environment(self, image: Image) -> dict[str, str]:
         """What the compiler finds in its environment."""
-        return self.cuda.environment if image.variant.kernel.cuda is not None else requests.ENVIRONMENT
+        return self.cuda.environment if image.variant.kernel.cuda is not None else requests.environment(image)
 
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
@@ -208,7 +235,6 @@ class Library:
         return {
             **requests.components(self.request(image)),
             **self._compiler(image.target),
-            "entry": self.closure(image).entry,
             **self._code(COMPILING, READERS),
         }
 
@@ -231,7 +257,7 @@ class Library:
         return Expected(
             image_id=image.id,
             target=self.target(image),
-            entry=None if is_cuda else self.closure(image).entry,
+            entry=image.variant.entry_name or (None if is_cuda else self.closure(image).entry),
             parameters=tuple(
                 POINTER_SIZE if argument.type.startswith("*") else DTYPES[argument.type].size
                 for argument in arguments
@@ -286,6 +312,31 @@ class Library:
         }
 
     @cached_property
+    def fatbinary(self) -> Path:
+        """What makes fat binaries. Raises ToolchainError where there is none."""
+        with files.asked_by(files.FOR_ALL):
+            return find_fatbinary()
+
+    def bundle_inputs(self, variant: str) -> dict[str, str]:
+        """The images by content, their targets, the symbols, and the tools."""
+        images = self.bundles[variant]
+        return {
+            "bundled": digest_json(
+                {image.target: self.output(f"compile:{image.id}", self.image_path(image)) for image in images}
+            ),
+            "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
+            "symbol": bundle_symbol(self.manifest.library, variant),
+            "fatbinary": self._fatbinary,
+            **self.compiler_inputs(),
+            **self._code(PACKAGING, TEMPLATES),
+        }
+
+    @cached_property
+    def _fatbinary(self) -> str:
+        with files.asked_by(files.FOR_ALL):
+            return self.state.files.of(self.fatbinary)
+
+    @cached_property
     def _objcopy(self) -> str:
         with files.asked_by(files.FOR_ALL):
             return self.state.files.of(self.host_tools.objcopy)
@@ -308,7 +359,11 @@ class Library:
         So an edit that changes a kernel's code and nothing around it leaves launches as they are.
         """
         declared = {name: digest for name, digest in self.package_inputs(images).items() if name != "facts"}
-        return {**declared, "parameters": digest_json([self.parameters(image) for image in images])}
+        return {
+            **declared,
+            "parameters": digest_json([self.parameters(image) for image in images]),
+            "fat binaries": ", ".join(variant for variant, _ in inventory_of(images).bundles),
+        }
 
     def parameters(self, image: Image) -> object:
         """The parameters of an image, as plain data; a word where it is not built, or its facts cannot be read."""
@@ -359,11 +414,51 @@ class Library:
             **self._code(PACKAGING, TEMPLATES),
         }
 
+    @property
+    def debug_sources(self) -> dict[str, Path]:
+        """The project's files that images with line tables are compiled from, by the names that they have everywhere.
+
+        Those of a kernel that cannot be cut out of its file are left out: its images tell why.
+        """
+        return {name: path for sources in self._debug_sources.values() for name, path in sources.items()}
+
+    @cached_property
+    def _debug_sources(self) -> dict[str, dict[str, Path]]:
+        """By kernel."""
+        found: dict[str, dict[str, Path]] = {}
+        for image in self.images:
+            kernel = image.variant.kernel
+            if not kernel.debug:
+                continue
+            own = found.setdefault(kernel.key, {})
+            with files.asked_by(kernel.key), suppress(KilnError):
+                if kernel.cuda is not None:
+                    own |= {name: self.manifest.root / name for name in self.cuda.source(image).files}
+                else:
+                    closure = self.closure(image)
+                    own |= zip(dict.fromkeys(module.file for module in closure.modules), closure.sources, strict=True)
+        return found
+
+    def source_inputs(self) -> dict[str, str]:
+        """These files, and where they go."""
+        digests: dict[str, str] = {}
+        for kernel, sources in self._debug_sources.items():
+            with files.asked_by(kernel):
+                digests |= {name: self.state.files.of(path) for name, path in sources.items()}
+        return {
+            "sources": digest_json(digests),
+            "library": self.manifest.library,
+            **self._code(PACKAGING, TEMPLATES),
+        }
+
     def onnxruntime_inputs(self) -> dict[str, str]:
         """The records of what may go to ONNX Runtime, what of it is meant, and the tools."""
         declared = self.manifest.onnxruntime
         kernels = declared.kernels if declared is not None else ()
+        paths = self.onnxruntime_bundles
+        bundles = {variant: self.output(f"bundle:{variant}", path) for variant, path in paths.items()}
         return {
+            **({"bundles": digest_json(bundles)} if bundles else {}),
             **self.package_inputs(self.onnxruntime_images),
             **self.compiler_inputs(),
             "ar": self.state.files.of(self.host_tools.ar),
@@ -374,7 +469,9 @@ class Library:
         """What ONNX Runtime cannot launch of that; to be asked when the images are built."""
         declared = self.manifest.onnxruntime
         # What is built is no file that a build goes by: the inputs have its digests.
-        facts = {image.variant.id: Facts.load(self.build / self.facts_path(image)) for image in self.onnxruntime_images}
+        facts: dict[str, list[Facts]] = {}
+        for image in self.onnxruntime_images:
+            facts.setdefault(image.variant.id, []).append(Facts.load(self.build / self.facts_path(image)))
         return warning(facts, listed=declared is not None and declared.kernels is not None)
 
     def declared(self, images: Sequence[Image]) -> list[Declared]:
@@ -413,6 +510,11 @@ class Library:
                     exclude=(),
                     targets=(),
                     budgets={},
+                    # What they change, facts say.
+                    entry_names="",
+                    debug=False,
+                    # A variant has a fat binary or none; images do not know.
+                    bundle="separate",
                     positions={},
                 )
                 self._kernels[kernel.key] = digest_json(plain(said))

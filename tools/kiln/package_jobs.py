@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from kiln.binaries.facts import Facts
 from kiln.manifest.model import Manifest, OnnxRuntime
 from kiln.packaging.archive import make_archive
+from kiln.packaging.bundle import Bundled, check_alike, make_bundle, make_bundle_object
 from kiln.packaging.c_launch_objects import make_variants
 from kiln.packaging.c_objects import make_records, make_tables
 from kiln.packaging.c_package import render_header
@@ -17,6 +20,7 @@ from kiln.packaging.objcopy import make_object
 from kiln.packaging.onnxruntime import fitting, make_infos_archive, render_infos
 from kiln.packaging.record import Declared, read_records
 from kiln.packaging.rust_crate import render_crate
+from kiln.packaging.source_map import write_sources
 from kiln.stages import timed
 from kiln.toolchain.targets import Kind
 
@@ -27,6 +31,32 @@ def copy_image(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, o
     path.parent.mkdir(parents=True, exist_ok=True)
     with timed("objcopy"):
         make_object(image, kind, symbol, host, objcopy, path.parent, path.name)
+
+
+def bundle_images(
+    targets: list[str],
+    images: list[Path],
+    facts: list[Path],
+    variant: str,
+    library: str,
+    host: str,
+    fatbinary: Path,
+    cc: Path,
+    outputs: tuple[str, str],
+    staging: Path,
+) -> None:
+    """A variant's images in a fat binary, and that as a host object; `outputs` are the paths of the two."""
+    bundled = [
+        Bundled(target=target, data=image.read_bytes(), facts=Facts.load(measured))
+        for target, image, measured in zip(targets, images, facts, strict=True)
+    ]
+    paths = [staging / output for output in outputs]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    check_alike(variant, bundled)
+    data, entries = make_bundle(bundled, fatbinary, staging)
+    paths[0].write_bytes(data)
+    make_bundle_object(data, entries, bundled, library=library, variant=variant, host=host, cc=cc, output=paths[1])
 
 
 def compile_records(declared: list[Declared], library: str, host: str, cc: Path, folder: str, staging: Path) -> None:
@@ -70,12 +100,24 @@ def render_cmake(package: Package, staging: Path) -> None:
     render_package(package, staging)
 
 
+def copy_sources(library: str, files: Mapping[str, Path], staging: Path) -> None:
+    """The sources of images with line tables, and the map to them."""
+    write_sources(library, files, staging)
+
+
 def package_onnxruntime(
-    records: list[Declared], declared: OnnxRuntime, library: str, host: str, cc: Path, ar: Path, staging: Path
+    records: list[Declared],
+    declared: OnnxRuntime,
+    bundles: Mapping[str, Path],
+    library: str,
+    host: str,
+    cc: Path,
+    ar: Path,
+    staging: Path,
 ) -> None:
-    """Header and archive for ONNX Runtime."""
-    found = fitting(read_records(records), declared)
-    render_infos(found, library, declared.target, staging)
+    """Header and archive for ONNX Runtime; `bundles` are the fat binaries of variants, where those are meant."""
+    found = fitting(read_records(records), declared, bundles)
+    render_infos(found, library, declared, staging)
     make_infos_archive(found, host, cc, ar, staging)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kiln.binaries.expected import Expected
 from kiln.binaries.facts import Facts
 from kiln.binaries.leaks import find_leaks
+from kiln.binaries.lines import Lines
+from kiln.closure.virtual_names import CUDA, SYSTEM, TRITON
 from kiln.errors import ImageError
 from kiln.manifest.dtypes import POINTER_SIZE
 from kiln.manifest.model import Budget
@@ -107,18 +109,21 @@ _BUDGETED = {
 """budget -> the fact that it is about, its unit, and what helps in Triton and in CUDA C++"""
 
 
-def check_clean(data: bytes, kind: Kind) -> list[Finding]:
-    """Does it keep the build machine to itself: no debug section, no absolute path? Raises ImageError if unreadable."""
+def check_clean(data: bytes, kind: Kind, *, debug: bool = False) -> list[Finding]:
+    """Does it keep the build machine to itself: no absolute path and, without `debug`, no debug section?
+
+    Raises ImageError if unreadable.
+    """
     leaks = find_leaks(data, kind)
     findings = []
-    if leaks.debug:
+    if leaks.debug and not debug:
         findings.append(
             Finding(
                 check="the image holds debug information",
                 field="debug",
                 expected="none",
                 actual=", ".join(leaks.debug),
-                remedy="build without line info and debug options",
+                remedy="build without line info and debug options; `debug: true` in kernels.yaml asks for line tables",
             )
         )
     if leaks.paths:
@@ -132,6 +137,30 @@ def check_clean(data: bytes, kind: Kind) -> list[Finding]:
             )
         )
     return findings
+
+
+def check_lines(lines: Lines, known: Mapping[str, Collection[int]]) -> list[Finding]:
+    """Does each line of a line table stand in the sources? `known` are their lines by virtual file name.
+
+    Code of Triton's own functions and of headers comes from files that are none of the project's. Line 0 is that of
+    code that comes from no line.
+    """
+    foreign = tuple(f"{folder}/" for folder in (TRITON, CUDA, SYSTEM))
+    own = [(file, line) for file, line in lines if not file.startswith(foreign)]
+    strange = sorted((file, line) for file, line in own if file not in known or (line and line not in known[file]))
+    expected = f"lines of {', '.join(known)}, by `debug: true`"
+    if strange:
+        check, actual = "the image's line table names lines that the source does not have", _listed_lines(strange)
+    elif not any(line for _, line in own):
+        check, actual = "the image's line table names no line of the source", "none of them"
+    else:
+        return []
+    return [Finding(check=check, field="lines", expected=expected, actual=actual, remedy=_NOT_THE_DECLARED)]
+
+
+def _listed_lines(lines: Sequence[tuple[str, int]]) -> str:
+    more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
+    return ", ".join(f"{file}:{line}" for file, line in lines[:5]) + more
 
 
 def require(findings: Iterable[Finding], where: str) -> None:

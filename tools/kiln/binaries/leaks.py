@@ -15,7 +15,7 @@ _DEBUG = re.compile(r"\.(nv_)?debug_\w+$")
 _MERCURY = ".nv.capmerc"
 """ptxas from sm_100 on keeps a second, packed form of the code in sections of this prefix, not marked as code"""
 
-# A path begins a word, or an include option's value; behind a `>` it is virtual, as in <kiln>/kernels/softmax.py.
+# A path begins a word, or an include option's value; behind a `>` it is virtual, as in /<kiln>/kernels/softmax.py.
 # Two components of two characters at least: shorter ones turn up in binary data by chance.
 _NAME = rb"(?:[\w.+~@-]|[\xc2-\xf4][\x80-\xbf]{1,3}){2,}"
 _PATH = re.compile(rb"(?:(?<![\w.:/\\~+@>-])|(?<=\s-[IL]))(?:[A-Za-z]:[\\/]|/)" + _NAME + rb"(?:[\\/]" + _NAME + rb")+")

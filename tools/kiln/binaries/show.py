@@ -1,4 +1,4 @@
-"""show: what an image file says of itself, as plain data for programs and as lines for people."""
+"""show: what an image file or a fat binary says of itself, as plain data for programs and as lines for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kiln.binaries.checks import require
+from kiln.binaries.elf import DAMAGED
 from kiln.binaries.facts import Facts
+from kiln.binaries.fatbin import MAGIC, Entry, read_fatbin
 from kiln.binaries.inspect import Inspected, check_against, inspect
 from kiln.errors import ImageError
 from kiln.toolchain.ptx_isa import oldest_driver
@@ -83,12 +85,50 @@ class Shown:
         yield "facts", f"{facts_path(self.path).name} agrees" if self.facts else f"no {facts_path(self.path).name}"
 
 
-def show(path: Path) -> Shown:
+@dataclass(frozen=True, kw_only=True)
+class ShownBundle:
+    """A fat binary, read, with what each image in it says of itself."""
+
+    path: Path
+    size: int
+    sha256: str
+    images: tuple[tuple[Entry, Inspected], ...]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON. Sizes and offsets are bytes; what an image does not say is null."""
+        images = [
+            {"kind": entry.kind, "offset": entry.offset, "size": len(entry.data), **asdict(inspected.reading)}
+            for entry, inspected in self.images
+        ]
+        return {
+            "file": str(self.path),
+            "kind": "fatbin",
+            "size": self.size,
+            "sha256": self.sha256,
+            "images": images,
+        }
+
+    def lines(self) -> list[str]:
+        """For people: the file, then a line for each image in it."""
+        rows = [("kind", "fatbin"), ("size", _bytes(self.size)), ("sha256", self.sha256)]
+        for entry, inspected in self.images:
+            said = (
+                f"{entry.kind} of {_bytes(len(entry.data))} at offset {entry.offset}, entry {inspected.reading.entry}"
+            )
+            rows.append((entry.arch, said))
+        return [str(self.path), *(f"  {label:<17}{text}" for label, text in rows)]
+
+
+def show(path: Path) -> Shown | ShownBundle:
     """Read an image file, and compare it with the facts beside it, `<name>.facts.json`, where there are any.
 
-    Raises ImageError naming the file: when it cannot be read, is no image, or is another than its facts say.
+    Of a fat binary, each image is read. Raises ImageError naming the file: when it cannot be read, is neither, or is
+    another than its facts say.
     """
-    data, facts = _read(path), _facts(facts_path(path))
+    data = _read(path)
+    if data.startswith(MAGIC):
+        return _show_bundle(path, data)
+    facts = _facts(facts_path(path))
     if facts is not None:
         require(check_against(data, facts), str(path))
     try:
@@ -97,6 +137,22 @@ def show(path: Path) -> Shown:
         raise error.filled(where=str(path)) from error
     digest = hashlib.sha256(data).hexdigest()
     return Shown(path=path, size=len(data), sha256=digest, inspected=inspected, facts=facts)
+
+
+def _show_bundle(path: Path, data: bytes) -> ShownBundle:
+    try:
+        images = tuple((entry, inspect(entry.data)) for entry in read_fatbin(data))
+        for entry, inspected in images:
+            if inspected.reading.arch != entry.arch:
+                raise ImageError(
+                    "an image in the fat binary is for another target than it says",
+                    expected=entry.arch,
+                    actual=inspected.reading.arch,
+                    remedy=DAMAGED,
+                )
+    except ImageError as error:
+        raise error.filled(where=str(path)) from error
+    return ShownBundle(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), images=images)
 
 
 def facts_path(image: Path) -> Path:

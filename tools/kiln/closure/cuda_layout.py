@@ -82,20 +82,29 @@ class CompiledText:
         return Place(line=line, column=None)
 
 
-def compiled_texts(texts: Iterable[str]) -> list[CompiledText]:
-    """The files of one translation unit, each without comments: which keep their layout depends on all their macros."""
+def compiled_texts(texts: Iterable[str], *, as_written: bool = False) -> list[CompiledText]:
+    """The files of one translation unit, each without comments: which keep their layout depends on all their macros.
+
+    `as_written`, all keep it with each blank, so that lines and columns are the author's.
+    """
     files = list(texts)
+    if as_written:
+        return [CompiledText(text=text, keeps_layout=True, data=_encoded(text)) for text in files]
     words = _showing(files)
     columns = any(_COLUMNS in names for text in files for names in (_words(text).used, *_words(text).macros.values()))
     made = []
     for text in files:
         data = None if _shows(text, words) else _one_token_a_line(text)
         if data is None:
-            data = (text if columns else _one_blank(text)).encode("utf-8", "surrogateescape")
+            data = _encoded(text if columns else _one_blank(text))
             made.append(CompiledText(text=text, keeps_layout=True, data=data))
         else:
             made.append(CompiledText(text=text, keeps_layout=False, data=data))
     return made
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _showing(files: Iterable[str]) -> frozenset[str]:

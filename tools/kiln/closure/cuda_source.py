@@ -77,18 +77,22 @@ class CudaFiles:
         self._candidates: Memo[tuple[str, Include], tuple[CudaFile, ...]] = Memo()
         self._reached: Memo[Path, dict[str, CudaFile]] = Memo()
 
-    def source(self, path: Path, function: str, where: Position, defines: Mapping[str, str]) -> CudaSource:
+    def source(
+        self, path: Path, function: str, where: Position, defines: Mapping[str, str], *, as_written: bool = False
+    ) -> CudaSource:
         """The source of `function`, which stands in the file `path` or in one that it includes.
 
         `function` may have a namespace and template arguments. `where` is the place that names it. `defines` are the
-        macros that kernels.yaml gives a text: what they name, the files do. Raises ClosureError when no or more than
-        one function has that name, and for an include that leads out of the project.
+        macros that kernels.yaml gives a text: what they name, the files do. `as_written`, lines and columns of what is
+        compiled are the author's. Raises ClosureError when no or more than one function has that name, and for an
+        include that leads out of the project.
         """
         files = self.reached(path)
         name = function.partition("<")[0].strip().rpartition("::")[2]
         file, kernel = _find(files.values(), name, where)
         macros = "".join(f"#define {name} {text}\n" for name, text in defines.items())
-        texts = compiled_texts(without_other_kernels([*(each.text for each in files.values()), macros], function))
+        needed = without_other_kernels([*(each.text for each in files.values()), macros], function)
+        texts = compiled_texts(needed, as_written=as_written)
         return CudaSource(
             function=name,
             position=Position(file=file.name, line=kernel.line),

@@ -18,21 +18,15 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
 from kiln.closure.slice import Closure, SlicedModule
+from kiln.closure.virtual_names import PROJECT, virtual_name
 from kiln.errors import ClosureError, Position
 from kiln.manifest.constants import FunctionConstant
-
-_ROOT = "<kiln>"
 
 _loaded: dict[str, types.ModuleType] = {}
 """the modules of the closure that was loaded last"""
 
 _MAX_CALLS = 10
 """calls that a message lists between what went wrong and the line of the file that led there"""
-
-
-def virtual_name(file: str) -> str:
-    """The file name that a slice's code carries: one that exists on no disk and is the same on every machine."""
-    return f"{_ROOT}/{file}"
 
 
 def load(closure: Closure, given: Mapping[str, Any] | None = None) -> Any:
@@ -206,7 +200,7 @@ def forget() -> None:
         if sys.modules.get(name) is module:
             del sys.modules[name]
     _loaded.clear()
-    for name in [name for name in linecache.cache if name.startswith(f"{_ROOT}/")]:
+    for name in [name for name in linecache.cache if name.startswith(f"{PROJECT}/")]:
         del linecache.cache[name]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kiln.closure.load import virtual_name
 from kiln.closure.slice import Closure
+from kiln.closure.virtual_names import virtual_name
 from kiln.errors import ClosureError, Position
 
 

@@ -52,6 +52,10 @@ class CudaRequest:
     shared: int | None
     """bytes of dynamic shared memory; None where kernels.yaml does not say, which means 0"""
     options: Mapping[str, int]
+    entry: str | None
+    """the symbol that the kernel gets; None: the one that the compiler gives the instance"""
+    debug: bool
+    """whether the image gets a line table"""
     declared: Position
     """of `function` in kernels.yaml, for messages"""
     nvcc: Nvcc
@@ -73,6 +77,8 @@ def cuda_request(image: Image, target: Target, source: CudaSource, interface: In
         threads=variant.threads,
         shared=variant.shared,
         options=with_ptx_version(variant.options, target),
+        entry=variant.entry_name,
+        debug=variant.kernel.debug,
         declared=variant.kernel.positions.get("function", variant.kernel.position),
         nvcc=nvcc,
     )
@@ -91,6 +97,8 @@ def components(request: CudaRequest) -> dict[str, str]:
         "threads": str(request.threads),
         "shared": "none" if request.shared is None else str(request.shared),
         "roots": digest_json(list(source.roots)),
+        "entry": "the instance's own" if request.entry is None else request.entry,
+        "line table": str(request.debug),
         "target": request.target.name,
     }
 

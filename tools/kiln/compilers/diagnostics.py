@@ -13,6 +13,7 @@ from triton.compiler.code_generator import CompilationError
 from triton.runtime.errors import PTXASError
 
 from kiln.closure import load
+from kiln.closure.virtual_names import virtual_name
 from kiln.compilers.request import CompileRequest
 from kiln.errors import CompileError, Position
 
@@ -60,10 +61,11 @@ def failure(request: CompileRequest, stage: str, error: Exception) -> CompileErr
             stage=stage,
         )
     first, *more = f"{type(error).__name__}: {error}".splitlines()
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<kiln>")]
+    files = {virtual_name(module.file): module.file for module in request.closure.modules}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     where = request.declared if stage == "options" else request.closure.position
     if frames:
-        where = Position(file=frames[-1].filename.removeprefix("<kiln>/"), line=frames[-1].lineno or 1)
+        where = Position(file=files[frames[-1].filename], line=frames[-1].lineno or 1)
     return CompileError("\n".join([first, *(f"    {line}" for line in more[:7])]), where=where, stage=stage)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiln.closure.virtual_names import CUDA, SYSTEM, virtual_name
 from kiln.compilers.cuda_messages import failure, out_of_memory, out_of_space, with_own_lines
 from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.cuda_unit import ENTRY, unit
@@ -21,6 +22,7 @@ from kiln.compilers.nvcc_found import LOOKUPS, depfile, found_by
 from kiln.compilers.ptx_entry import (
     block_of,
     cluster_of,
+    has_name,
     is_whole,
     most_blocks,
     most_threads,
@@ -28,9 +30,11 @@ from kiln.compilers.ptx_entry import (
     symbol_of,
     uses_dynamic_shared,
     version_of,
+    with_symbol,
     with_version,
     without_path,
 )
+from kiln.compilers.ptx_lines import with_virtual_files, without_lines
 from kiln.compilers.ptxas_log import spilled_bytes, without_report
 from kiln.compilers.request import Compiled, CompilerMetadata
 from kiln.digests import digest_json
@@ -73,10 +77,13 @@ def compile_cuda(request: CudaRequest, log: Path) -> CudaCompiled:
         if symbol is None or not is_whole(text):
             raise _incomplete(request, base.parent)
     text = only_entry(text, symbol, ENTRY, request.options.get("maxnreg"))
+    symbol = without_path(symbol)
+    if request.entry is not None:
+        text, symbol = _renamed(request, text, symbol), request.entry
     _check_launch(request, text)
     # A PTX is assembled as well: what ptxas refuses would be refused by every driver.
     with timed("ptxas"):
-        data, spills = compiler.assemble(text)
+        data, spills = compiler.assemble(text, lines=request.debug)
         if request.target.kind == "ptx":
             text = _in_declared_version(compiler, text, data)
             data, spills = text.encode(), None
@@ -124,17 +131,36 @@ class _Compiler:
             # For quoted includes only: a file `version` in the project is not the header of that name.
             *("-Xcompiler", "-iquote", "-Xcompiler", "."),
             *(word for root in self.request.source.roots for word in ("-I", root)),
+            *(("-lineinfo",) if self.request.debug else ()),
             _unit_name(self.request),
             "-o",
             str(self.top / "front.ptx"),
         )
-        return self._read("front.ptx").decode("utf-8", "replace")
+        text = self._read("front.ptx").decode("utf-8", "replace")
+        named = with_virtual_files(text, self._virtual) if self.request.debug else text
+        if named is None:
+            raise _incomplete(self.request, self.top)
+        return named
 
-    def assemble(self, text: str) -> tuple[bytes, int | None]:
-        """The cubin of a PTX, and the bytes that a thread spills."""
+    def _virtual(self, file: str) -> str:
+        """What line tables call a file; one that nvcc should not have read keeps its path, which is refused later."""
+        path = Path(os.path.normpath(self.folder / file))
+        nvcc, real = self.request.nvcc, path.resolve()
+        for name in self.request.source.files:
+            if path == Path(os.path.normpath(self.folder / name)):
+                return virtual_name(name)
+        if real.is_relative_to(nvcc.headers):
+            return f"{CUDA}/{real.relative_to(nvcc.headers).as_posix()}"
+        if any(real.is_relative_to(each) for each in nvcc.system_headers):
+            return f"{SYSTEM}{path.as_posix()}"
+        return f"/<{_UNIT}>" if path == self.top / _UNIT else file
+
+    def assemble(self, text: str, *, lines: bool) -> tuple[bytes, int | None]:
+        """The cubin of a PTX, with a line table or without, and the bytes that a thread spills."""
         (self.top / "image.ptx").write_text(text, "utf-8")
         number = self.request.target.name.partition("_")[2]
         said = self._run(
+            *(("-lineinfo",) if lines else ()),
             *("-cubin", f"-arch=sm_{number}", "-Xptxas", "-v", "../image.ptx", "-o", "../image.cubin"),
             folder=self.top / "project",
         )
@@ -189,6 +215,20 @@ class _Compiler:
         if not path.is_file() or path.stat().st_size == 0:
             raise _incomplete(self.request, self.top)
         return path.read_bytes()
+
+
+def _renamed(request: CudaRequest, text: str, symbol: str) -> str:
+    """The PTX with its kernel named after the variant. Raises CompileError where something else has that name."""
+    assert request.entry is not None
+    if symbol != request.entry and has_name(text, request.entry):
+        raise CompileError(
+            f"{request.source.name} has something else that is called {request.entry}, as the variant is",
+            where=request.source.position,
+            expected=f"a name that only the kernel has, by `entry_names: variant` in {request.declared.file}",
+            actual=f"{symbol} and {request.entry}",
+            remedy="rename either, or set `entry_names: function` for the kernel",
+        )
+    return with_symbol(text, symbol, request.entry)
 
 
 def _check_launch(request: CudaRequest, text: str) -> None:
@@ -251,7 +291,7 @@ def _in_declared_version(compiler: _Compiler, text: str, cubin: bytes) -> str:
         )
     older = with_version(text, asked)
     try:
-        again, _ = compiler.assemble(older)
+        again, _ = compiler.assemble(older, lines=request.debug)
     except CompileError as error:
         named = re.search(r"requires PTX ISA \.version (\d+)\.(\d)", error.what)
         newer = f"to {named[1]}{named[2]}" if named else f"to a newer one, at most {made}"
@@ -262,6 +302,9 @@ def _in_declared_version(compiler: _Compiler, text: str, cubin: bytes) -> str:
             actual=error.what,
             remedy=f"set the option ptx_version {newer}; older drivers then refuse it",
         ) from error
+    if request.debug:
+        # With a line table, a cubin holds the very text that it was made of.
+        cubin, again = (compiler.assemble(without_lines(each), lines=False)[0] for each in (text, older))
     if again != cubin:
         raise CompileError(
             f"the kernel means something else in {_isa(asked)} than in {_isa(made)}, in which nvcc wrote it",
@@ -299,7 +342,7 @@ def _metadata(request: CudaRequest, symbol: str, text: str, spills: int | None) 
             remedy="leave num_ctas out where the source says it",
         )
     return CompilerMetadata(
-        entry=without_path(symbol),
+        entry=symbol,
         warps=-(-request.threads // request.target.warp_size),
         warp_size=request.target.warp_size,
         cluster=demanded or asked,

@@ -37,6 +37,20 @@ def is_whole(text: str) -> bool:
     return depth == 0 and not last.strip() and ".address_size" in text
 
 
+def has_name(text: str, name: str) -> bool:
+    """Whether something in a module is called so."""
+    return re.search(rf"(?<![\w$%.]){re.escape(name)}(?![\w$])", _without_comments(text)) is not None
+
+
+def with_symbol(text: str, symbol: str, name: str) -> str:
+    """The module with its kernel `symbol`, and the parameters that are named after that, called `name`.
+
+    Strings stay: a file in the line table may be called as the kernel is.
+    """
+    words = re.compile(rf'"[^"\n]*"|(?<![\w$%.]){re.escape(symbol)}(?=_param_\d|(?![\w$]))')
+    return words.sub(lambda found: found[0] if found[0][0] == '"' else name, text)
+
+
 def only_entry(text: str, symbol: str, variable: str, maxnreg: int | None) -> str:
     """The module with the kernel `symbol` alone, visible, and without the variable that named it.
 

@@ -28,6 +28,10 @@ class CompileRequest:
     closure: Closure
     interface: Interface
     options: Mapping[str, int]
+    entry: str
+    """the symbol that the kernel gets"""
+    debug: bool
+    """whether the image gets a line table"""
     declared: Position
     """the kernel in kernels.yaml, for messages"""
 
@@ -77,8 +81,15 @@ def compile_request(image: Image, target: Target, closure: Closure, interface: I
         closure=closure,
         interface=interface,
         options=with_ptx_version(options, target),
+        entry=image.variant.entry_name or closure.entry,
+        debug=image.variant.kernel.debug,
         declared=image.variant.kernel.position,
     )
+
+
+def environment(image: Image) -> dict[str, str]:
+    """What Triton finds in its environment."""
+    return {} if image.variant.kernel.debug else dict(ENVIRONMENT)
 
 
 def with_ptx_version(options: Mapping[str, int], target: Target) -> dict[str, int]:
@@ -101,5 +112,13 @@ def components(request: CompileRequest) -> dict[str, str]:
         ),
         **{f"constant {name}": repr(value) for name, value in request.interface.constants.items()},
         **{f"option {name}": repr(value) for name, value in request.options.items()},
+        "entry": request.entry,
+        # A line table knows where each piece of the code stands, which the closure's digest leaves out.
+        **({"lines": lines_digest(request.closure)} if request.debug else {}),
         "target": request.target.name,
     }
+
+
+def lines_digest(closure: Closure) -> str:
+    """Digest of what is compiled as it is written down, comments and all, with the lines and columns that it has."""
+    return digest_json([[module.file, module.text] for module in closure.modules])

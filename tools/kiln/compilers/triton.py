@@ -24,6 +24,7 @@ from triton.language import str_to_ty
 from triton.runtime import JITFunction
 
 from kiln.closure import load
+from kiln.closure.virtual_names import TRITON
 from kiln.closure.visited import Visit, check_visits
 from kiln.compilers.diagnostics import failure
 from kiln.compilers.ptxas_log import spilled_bytes, without_report
@@ -44,6 +45,9 @@ def compile_kernel(request: CompileRequest) -> Compiled:
     given = {name: _without_dtypes(value) for name, value in request.interface.constants.items()}
     with timed("slice"):
         function = load.load(request.closure, given)
+    if request.entry != request.closure.entry:
+        # What `@triton.jit(repr=...)` sets: the symbol that a kernel asks for.
+        function._repr = lambda _: request.entry
     backend = make_backend(GPUTarget("cuda" if target.vendor == "nvidia" else "hip", target.arch, target.warp_size))
     stage = "options"
     try:
@@ -83,7 +87,7 @@ def _visits() -> Iterator[list[Visit]]:
 
     class Watched(CodeGenerator):  # type: ignore[misc]  # Triton has no types
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
-            super().__init__(*arguments, **keywords)
+            super().__init__(*arguments, **{**keywords, "file_name": _virtual(keywords["file_name"])})
             found.append(Visit(function=self.jit_fn))
 
         def _define_name_lookup(self) -> Callable[[str], Any]:
@@ -102,6 +106,12 @@ def _visits() -> Iterator[list[Visit]]:
         yield found
     finally:
         code_generator.CodeGenerator = CodeGenerator
+
+
+def _virtual(file: str) -> str:
+    """What line tables call the file of a function: those of Triton's own lie elsewhere on each machine."""
+    path = Path(file)
+    return f"{TRITON}/{path.relative_to(FOLDER).as_posix()}" if path.is_relative_to(FOLDER) else file
 
 
 @contextmanager

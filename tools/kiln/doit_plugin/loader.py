@@ -107,6 +107,11 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         self._rules: Sequence[Rule] = ()
         self._shortcut: Shortcut | None = None
         self._loaded: Manifest | None = None
+        self._ahead: list[str] = []
+        self._partly: Manifest | None = None
+        """the manifest with these kernels alone, where only they were edited; None where it cannot be read"""
+        self._stale: Sequence[str] = ()
+        """the kernels of the manifest that are loaded, where these are not all"""
         self.holds_lock = False
         """whether the build folder's lock is this process's already"""
 
@@ -250,7 +255,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         is_plain = options.get("reporter") == "kiln" and not options.get("always") and not options.get("single")
         if wanted is None or not is_plain or any(needs_steps(task, self._rules, build.root) for task in own):
             return None
-        self.fresh, stale = shortcut.fresh(wanted)
+        read = self._read_ahead if shortcut.holds_for_all and not wanted.library else _nothing
+        self.fresh, stale = shortcut.fresh(wanted, read)
         groups = [group_task(name, [], lambda: True, doc="") for name in steps or shortcut.groups]
         is_all = not own or (bool(chosen) and names.isdisjoint(chosen))
         if is_all and not stale and shortcut.is_of(build.state) and not is_locked(build.lock):
@@ -272,16 +278,25 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             build.vouched, self.fresh = self.fresh, set()
         return tasks
 
+    def _read_ahead(self, kernels: list[str]) -> None:
+        """Load some kernels alone."""
+        from kiln.library import read_manifest
+
+        self._ahead, self._partly = kernels, None
+        # To be told as it is told where there is no outline.
+        with suppress(KilnError):
+            self._partly = self._narrowed(read_manifest(Path(MANIFEST), only=kernels))
+
     def _partial(
-        self, shortcut: Shortcut, wanted: Wanted, stale: Sequence[str], steps: Sequence[str], build: Build
+        self, shortcut: Shortcut, wanted: Wanted, stale: list[str], steps: Sequence[str], build: Build
     ) -> list[Task] | None:
         """The tasks of a selection of images' steps, with only the `stale` kernels loaded."""
-        from kiln.library import Library, read_manifest
+        from kiln.library import Library
 
-        try:
-            manifest = self._narrowed(read_manifest(Path(MANIFEST), only=stale))
-        except KilnError:
-            # To be told as it is told where there is no outline.
+        if stale != self._ahead:
+            self._read_ahead(stale)
+        manifest = self._partly
+        if manifest is None:
             return None
         library = Library(manifest=manifest, build=build.root, state=build.state)
         rules = [rule for rule in self._rules if rule.pattern.endswith("<image>")]
@@ -290,7 +305,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if needed is None:
             # A rule of the project's own that comes after what stands for many images.
             return None
-        shortcut.is_partial, self._loaded = True, manifest
+        shortcut.is_partial, self._loaded, self._stale = True, manifest, stale
         groups = groups_of(rules, library, list(self.makers))
         fresh = [name for name in steps if name not in self.makers and name not in groups]
         done = [group_task(name, [], lambda: True, doc="") for name in fresh]
@@ -307,6 +322,13 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         """The names of all steps that the manifest asks for."""
         return {*self.makers, *(self._shortcut.names if self._shortcut is not None and not self._manifest else ())}
 
+    @property
+    def may_have_gone(self) -> bool:
+        """Whether there may be a step that the manifest asks for no more: to look through the record takes long."""
+        shortcut = self._shortcut
+        # The others are those of the last build, which has looked.
+        return shortcut is None or not shortcut.is_partial or not shortcut.names_of(self._stale) <= self.makers.keys()
+
     def save_outline(self, good: Mapping[str, Step], ran: set[str], bad: set[str]) -> None:
         """Write the outline of a build that has ended.
 
@@ -317,6 +339,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         assert build is not None
         if manifest is not None and manifest.native:
             # Which GPUs there are is asked of the drivers, at every start.
+            return
+        if shortcut is not None and shortcut.is_partial and build.state.is_lost:
+            # The record had rows of the other kernels: the next build makes anew what it cannot vouch for.
             return
         library: Sequence[str] = ()
         if manifest is not None:
@@ -398,6 +423,10 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         order = {name: index for index, name in enumerate([*dict.fromkeys(kind_of(name) for name in makers)])}
         everything = [*listed, *made.values()]
         return sorted(everything, key=lambda task: order[kind_of(task.name)])
+
+
+def _nothing(kernels: list[str]) -> None:
+    """What is read of kernels where all of them will be loaded."""
 
 
 def _images_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:

@@ -20,9 +20,9 @@ from kiln.errors import KilnError
 if TYPE_CHECKING:
     # A build that has nothing to do makes no steps: it starts in half the time without what they are made with.
     from kiln.library import Library
-    from kiln.manifest.model import Manifest
+    from kiln.manifest.model import Image, Manifest
 
-_PATTERN = re.compile(r"[a-z]+(:(<image>|<target>|[a-z]+))?")
+_PATTERN = re.compile(r"[a-z]+(:(<image>|<target>|<bundle>|[a-z]+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Rule:
     """A task name with at most one placeholder, and the function that makes its step."""
 
     pattern: str
-    """`compile:<image>`, `archive:<target>`, `header:c` or `crate`"""
+    """`compile:<image>`, `archive:<target>`, `bundle:<bundle>`, `header:c` or `crate`"""
     function: Callable[..., Step]
     when: Callable[[Manifest], bool] | None = None
     """whether a manifest asks for what it makes; None: each does"""
@@ -57,11 +57,21 @@ class Rule:
             for image in library.manifest.images:
                 owner = image.variant.kernel.key
                 yield f"{self.kind}:{image.id}", partial(self._make, library, owner, image)
-        elif self.pattern.endswith("<target>"):
-            for target in library.manifest.targets:
-                yield f"{self.kind}:{target}", partial(self._make, library, files.FOR_ALL, target)
-        else:
-            yield self.pattern, partial(self._make, library, files.FOR_ALL)
+            return
+        for name, subject in self.shared(library.manifest):
+            yield name, partial(self._make, library, files.FOR_ALL, *subject)
+
+    def shared(self, manifest: Manifest) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Task name -> what it is for beside the library, of steps that stand for many images: a target, a variant."""
+        if self.pattern.endswith("<target>"):
+            yield from ((f"{self.kind}:{target}", (target,)) for target in manifest.targets)
+        elif self.pattern.endswith("<bundle>"):
+            # Imported where there are any: most libraries have none.
+            from kiln.packaging.inventory import inventory_of
+
+            yield from ((f"{self.kind}:{variant}", (variant,)) for variant, _ in inventory_of(manifest.images).bundles)
+        elif not self.pattern.endswith("<image>"):
+            yield self.pattern, ()
 
     def _make(self, library: Library, owner: str, *subject: Any) -> Step:
         """The step, with the rule itself among its inputs: an edit of the rule is an edit of what it makes.
@@ -84,9 +94,18 @@ class Rule:
                 return self._text()
             with files.asked_by(owner):
                 own = step.text(name, digest, names)
-                return own if own is not None else _library_text(library, subject, step.after, name, digest, names)
+                images = self._images(library, subject)
+                return own if own is not None else _library_text(library, images, step.after, name, digest, names)
 
         return replace(step, inputs=inputs, found=found, text=text)
+
+    def _images(self, library: Library, subject: Sequence[Any]) -> Sequence[Image]:
+        """What a step of the rule is made of."""
+        if self.pattern.endswith("<image>"):
+            return subject
+        if self.pattern.endswith("<target>"):
+            return library.images_for(subject[0])
+        return library.bundles[subject[0]] if self.pattern.endswith("<bundle>") else library.images
 
     def _text(self) -> Text:
         """The function, with what else of its file it uses."""
@@ -153,15 +172,11 @@ def _used(path: Path, function: str) -> list[str]:
 
 
 def _library_text(
-    library: Library, subject: Sequence[Any], after: Sequence[str], name: str, digest: str, found: Found
+    library: Library, images: Sequence[Image], after: Sequence[str], name: str, digest: str, found: Found
 ) -> Text | None:
-    """What Kiln knows of an input of a rule's step: of an image, of a target, or of the library."""
+    """What Kiln knows of an input of a rule's step, which is made of some images."""
     from kiln.input_texts import input_text
-    from kiln.manifest.model import Image
 
-    images: Sequence[Image] = library.images
-    if subject:
-        images = [subject[0]] if isinstance(subject[0], Image) else library.images_for(subject[0])
     return input_text(library, images, after, name, digest, found)
 
 
@@ -189,8 +204,9 @@ def rule(
     """Make a function of dodo.py the rule for the tasks that `pattern` names.
 
     With `<image>` in the pattern there is a task for each image, and the function takes (library, image); with
-    `<target>` one for each target and (library, target); otherwise one task and (library). It returns a Step. With
-    `when`, which no rule for images takes, there are tasks for the manifests alone that it holds of.
+    `<target>` one for each target and (library, target); with `<bundle>` one for each variant that has a fat binary,
+    and (library, the variant's name); otherwise one task and (library). It returns a Step. With `when`, which no rule
+    for images takes, there are tasks for the manifests alone that it holds of.
     """
     if "doit.cmd_base" in sys.modules and "kiln.doit_plugin.loader" not in sys.modules:
         # doit's own loader would find no task in the file, and end well without having done anything.
@@ -205,7 +221,7 @@ def rule(
     if not _PATTERN.fullmatch(pattern):
         raise KilnError(
             f"{pattern!r} is no pattern for a rule",
-            expected="a word, and after a colon <image>, <target> or a word: `compile:<image>`, `header:c`",
+            expected="a word, and after a colon <image>, <target>, <bundle> or a word: `compile:<image>`, `header:c`",
             actual=pattern,
         )
 

@@ -391,7 +391,10 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                     # After the build has put there what it made last.
                     stack.callback(lambda used: cache.close(used.counts), build.cache)
                 stack.enter_context(build)
-                build.sweep(loader.known, loader.outputs)
+                if loader.may_have_gone:
+                    build.sweep(loader.known, loader.outputs)
+                else:
+                    build.clear()
                 _tell_of(build.state)
                 dispatcher = self.control.task_dispatcher()
                 code: int = runner.run_all(dispatcher)

@@ -27,7 +27,7 @@ def groups_of(rules: Sequence[Rule], library: Library, names: Sequence[str]) -> 
     groups: dict[str, list[str]] = {}
     for kind in dict.fromkeys(rule.kind for rule in rules):
         members = [name for name in names if kind_of(name) == kind]
-        if members != [kind]:
+        if members not in ([], [kind]):
             groups[kind] = members
         if any(rule.pattern == f"{kind}:<image>" for rule in rules):
             for image in library.manifest.images:

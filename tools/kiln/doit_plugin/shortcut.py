@@ -6,13 +6,15 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kiln
 from kiln.doit_plugin.rules import Rule, trusted_patterns
+from kiln.engine.aside import Aside
 from kiln.engine.build import Build
 from kiln.engine.outline import Kept, Outline, Part, intact, kept_outputs
 from kiln.engine.state import State
@@ -104,6 +106,10 @@ class Shortcut:
         """The names of all steps."""
         return {name for names in self._everything().parts.values() for name in names} | set(self.library)
 
+    def names_of(self, owners: Iterable[str]) -> set[str]:
+        """The names of the steps of some kernels."""
+        return {name for owner in owners for name in _names(self._rules, self.outline.parts[owner].subjects)}
+
     def wanted(self, selection: Sequence[str]) -> Wanted | None:
         """What the selection names, all for an empty one; None when some of it is neither a step nor a group."""
         if not selection:
@@ -125,25 +131,44 @@ class Shortcut:
                 return None
         return Wanted(parts=parts, library=library)
 
-    def fresh(self, wanted: Wanted) -> tuple[set[str], list[str]]:
+    def fresh(
+        self, wanted: Wanted, meanwhile: Callable[[list[str]], None] = lambda moved: None
+    ) -> tuple[set[str], list[str]]:
         """The steps that are fresh, with those that they come after; and the kernels of the others.
 
         FOR_ALL is among these where a step for many images is not fresh: then nothing is said of others of that kind.
+
+        To look at all that was built takes long in a large library. Where it is known before that some kernels were
+        edited, a child looks, and `meanwhile` is called with these.
         """
         parts, library = {owner: [*names] for owner, names in wanted.parts.items()}, set[str]()
         if not self._follow(wanted.library, parts, library):
             parts = {owner: [*names] for owner, names in self._everything().parts.items()}
             library = {FOR_ALL}
+        moved = [owner for owner in parts if not self.outline.holds_for(owner)]
+        reached: dict[str, list[str] | None] = dict.fromkeys(moved)
+        others = {owner: names for owner, names in parts.items() if owner not in reached}
+        if moved and others:
+            looking = Aside(partial(self._reached, others))
+            meanwhile(moved)
+            reached |= looking.answer()
+        else:
+            reached |= self._reached(others)
         fresh, stale = set[str](), list[str]()
-        for owner, names in parts.items():
-            found = self.outline.reached(owner, names, self._root)
+        for owner in parts:
+            found = reached[owner]
             if found is None:
                 stale.append(owner)
             else:
-                fresh |= found
+                fresh.update(found)
         if library and (stale or FOR_ALL in library):
             return fresh, [*stale, FOR_ALL]
         return fresh | library, stale
+
+    def _reached(self, parts: Mapping[str, Sequence[str]]) -> dict[str, list[str] | None]:
+        """Of each kernel the steps and those that they come after; None unless all of them are fresh."""
+        found = {owner: self.outline.reached(owner, names, self._root) for owner, names in parts.items()}
+        return {owner: None if names is None else list(names) for owner, names in found.items()}
 
     def _follow(self, library: Sequence[str], parts: dict[str, list[str]], fresh: set[str]) -> bool:
         """Add steps for many images to `fresh`, and the images' steps that they come after to `parts`.
@@ -170,7 +195,8 @@ class Shortcut:
     @property
     def groups(self) -> list[str]:
         """The names of the groups of all steps of a kind."""
-        return list(dict.fromkeys(rule.kind for rule in self._rules))
+        there = {*self._image_kinds, *map(kind_of, self.library)}
+        return [kind for kind in dict.fromkeys(rule.kind for rule in self._rules) if kind in there]
 
     @property
     def _image_kinds(self) -> list[str]:
@@ -196,13 +222,7 @@ def _names(rules: Sequence[Rule], images: Sequence[str]) -> list[str]:
 
 def library_names(rules: Sequence[Rule], manifest: Manifest) -> list[str]:
     """The names of the steps that stand for many images."""
-    found: list[str] = []
-    for rule in (rule for rule in rules if rule.applies(manifest)):
-        if rule.pattern.endswith("<target>"):
-            found += [f"{rule.kind}:{target}" for target in manifest.targets]
-        elif not rule.pattern.endswith("<image>"):
-            found.append(rule.pattern)
-    return found
+    return [name for rule in rules if rule.applies(manifest) for name, _ in rule.shared(manifest)]
 
 
 def _chosen(subjects: Sequence[str], name: str) -> Sequence[str]:
@@ -329,7 +349,7 @@ def _alike(old: Outline, questions: Iterable[Question], notes: Notes) -> bool:
 def _is_of(patterns: Iterable[str], name: str) -> bool:
     """Whether one of the patterns is that of a step."""
     kind = kind_of(name)
-    return name in patterns or f"{kind}:<image>" in patterns or f"{kind}:<target>" in patterns
+    return name in patterns or any(f"{kind}:<{what}>" in patterns for what in ("image", "target", "bundle"))
 
 
 def _kept(build: Build, name: str, step: Step, groups: Mapping[str, int]) -> Kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -110,9 +111,13 @@ class Build:
 
         Returns the names of the steps that are gone.
         """
+        self.clear()
+        return remove_unknown(self.state, self.root, known, outputs)
+
+    def clear(self) -> None:
+        """Clear old temporary files alone."""
         # A folder that cannot be removed is in nobody's way: each job's has a name of its own.
         shutil.rmtree(self._temp, ignore_errors=True)
-        return remove_unknown(self.state, self.root, known, outputs)
 
     @property
     def size(self) -> int:
@@ -201,6 +206,8 @@ class Build:
         self._pool.start(name, call, reads, outputs=step.outputs, riders=calls)
         self._running[name] = _Running(step=step, status=status, riders=taken)
         self._trace.start(name, asked)
+        # Before the first step can end, a server starts and imports compilers: time for what takes long.
+        self.state.read()
 
     def finish(self, on_free: Callable[[], None] = lambda: None) -> Finished:
         """The next step that ends: published and recorded, or failed with nothing of it published.
@@ -361,6 +368,8 @@ class Build:
         name = f"logs/{ended.name.replace(':', '/')}.log"
         text = ended.output + (f"\n{ended.trace}" if ended.trace else "")
         path = self._folder / name
+        if not failed and not os.path.lexists(path):
+            return None
         try:
             remove(self._folder, [name])
             if not failed or not text.strip():

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import io
 import mmap
 import os
 import pickle
-import resource
-import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from fcntl import F_GETFL, F_SETFL, F_SETOWN, F_SETSIG, FASYNC, fcntl
 from functools import partial
+from os import SEEK_SET, chdir, close, dup2, getpgrp, getppid, lseek, mkdir, setpgid, write
 from pathlib import Path
+from resource import (
+    RLIM_INFINITY,
+    RLIMIT_AS,
+    RLIMIT_CORE,
+    RUSAGE_CHILDREN,
+    RUSAGE_SELF,
+    getrlimit,
+    getrusage,
+    setrlimit,
+)
+from signal import SIGKILL, set_wakeup_fd
+from time import monotonic
 from typing import Any, NoReturn
 
 from kiln import stages
@@ -29,9 +39,28 @@ from kiln.errors import KilnError, MemoryLimitError, Position, no_space, os_fail
 LOG_VARIABLE = "KILN_LOG"
 """names, in a child's environment, the file that holds what the child and its tools have printed"""
 
+_LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def prepare() -> None:
+    """What is the same for all children, done once, by the server: they inherit it."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    dup2(null, 0)
+    close(null)
+    # A tool's lines stand between the lines that a child prints before and after it.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+    os.umask(0o022)
+    setrlimit(RLIMIT_CORE, (0, 0))
+
 
 def run(job: Job, result: int, alive: int, server: int, foreign: tuple[int, ...]) -> NoReturn:
     """The child, from its fork to its end; it is to be entered right after the fork.
+
+    A page of memory that it has in common with the server is copied when it first writes there, be it to count that an
+    object is used, or to remember where a name was found. So it has all names by themselves, uses few functions and
+    types, and leaves to the server what is the same for all children: a short job takes half as long for that.
 
     `result` is the file that it tells in how its calls ended: `stages.MARK` bytes, and a Told for each. `alive` is the
     pipe whose end tells that the server died, and `foreign` are descriptors of the server's that would outlive it here.
@@ -39,17 +68,16 @@ def run(job: Job, result: int, alive: int, server: int, foreign: tuple[int, ...]
     code = 1
     try:
         for descriptor in foreign:
-            os.close(descriptor)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setpgid(0, 0)
+            close(descriptor)
+        set_wakeup_fd(-1)
+        setpgid(0, 0)
         _die_with(server, alive)
         stages.keep_in(result)
-        os.lseek(result, stages.MARK, os.SEEK_SET)
+        lseek(result, stages.MARK, SEEK_SET)
         for told in _told(job):
             data = pack(told)
             while data:
-                data = data[os.write(result, data) :]
+                data = data[write(result, data) :]
         code = 0
     except BaseException:
         os.write(2, traceback.format_exc().encode())
@@ -64,17 +92,17 @@ def _die_with(server: int, alive: int) -> None:
     with a process group, F_SETSIG). That reaches the compilers that this process runs, and needs nothing of them or of
     this process, which may be deep in code that looks at no signal.
     """
-    fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | fcntl.FASYNC)
-    if os.getppid() != server:
+    fcntl(alive, F_SETOWN, -getpgrp())
+    fcntl(alive, F_SETSIG, SIGKILL)
+    fcntl(alive, F_SETFL, fcntl(alive, F_GETFL) | FASYNC)
+    if getppid() != server:
         os._exit(1)
 
 
 def _told(job: Job) -> Iterator[Told]:
     """Do what the job asks for, and tell of each call when it is over."""
     first, *others = job.parts
-    environment, at_first = dict(os.environ), _resident() if others else 0
+    environment, at_first = (dict(os.environ), _resident()) if others else ({}, 0)
     error, trace, found = _call(job, first, first.call.memory)
     staged = _staged(job) if others and error is None else {}
     yield _tell(error, trace, found, staged)
@@ -82,7 +110,7 @@ def _told(job: Job) -> Iterator[Told]:
         os.environ.clear()
         os.environ.update(environment)
         _forget_peak()
-        left, tools = _resident() - at_first, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        left, tools = _resident() - at_first, getrusage(RUSAGE_CHILDREN).ru_maxrss
         # What the calls before have mapped still counts.
         outcome = _call(job, part, max(each.call.memory for each in job.parts))
         yield _tell(*outcome, {}, left=left, tools=tools)
@@ -98,8 +126,8 @@ def _tell(
     tools: int = 0,
 ) -> Told:
     """How a call ended. The calls before have `left` bytes in this process, and their tools had `tools` KiB at most."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    own, of_tools = (each.ru_maxrss for each in used)
+    itself, children = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    own, of_tools = itself.ru_maxrss, children.ru_maxrss
     return Told(
         error=error,
         trace=trace,
@@ -107,8 +135,8 @@ def _tell(
         stages=tuple(stages.taken()),
         staged=staged,
         spent=Spent(
-            until=time.monotonic(),
-            cpu_seconds=sum(each.ru_utime + each.ru_stime for each in used),
+            until=monotonic(),
+            cpu_seconds=itself.ru_utime + itself.ru_stime + children.ru_utime + children.ru_stime,
             # The kernel does not forget the largest tool, and counts as a tool's what this process had when it started
             # it: one of this call's shows only where it was larger than either.
             peak_memory=max(own * 1024 - left, of_tools * 1024 if of_tools > max(tools, own) else 0),
@@ -148,7 +176,7 @@ def _call(job: Job, part: Part, memory: int) -> tuple[KilnError | None, str | No
         if part is job.parts[0]:
             _verify(job.reads)
         module, _, name = part.call.function.partition(":")
-        function = getattr(importlib.import_module(module), name)
+        function = getattr(sys.modules.get(module) or importlib.import_module(module), name)
         arguments = _Arguments(io.BytesIO(part.call.arguments), partial(_place, job, part)).load()
         returned = function(**arguments, staging=part.out)
         found = {name: list(names) for name, names in returned.items()} if isinstance(returned, Mapping) else {}
@@ -185,7 +213,7 @@ _BUILT = (Built.__module__, Built.__qualname__)
 def _place(job: Job, part: Part, name: str) -> Path:
     """Where a file of the build is: for what rides along, one of the first call's before it is published."""
     first = job.parts[0]
-    return (first.out if part is not first and name in job.outputs else job.root) / name
+    return first.out / name if part is not first and name in job.outputs else Path(job.root, name)
 
 
 def out_of_memory(limit: int) -> MemoryLimitError:
@@ -224,36 +252,26 @@ def portable(error: KilnError) -> KilnError:
 
 
 def _make_folders(job: Job) -> None:
-    # As texts: to make paths of them copies a hundred pages that the child has in common with the server.
-    folder = str(job.folder)
     try:
-        for name in (folder, f"{folder}/tmp", f"{folder}/home"):
-            os.mkdir(name, 0o700)  # noqa: PTH102  # as above
+        for name in (job.folder, f"{job.folder}/tmp", f"{job.folder}/home"):
+            mkdir(name, 0o700)  # noqa: PTH102  # see jobs.Part
     except OSError as error:
-        raise os_failure("a step's temporary folder cannot be made", error, folder) from error
+        raise os_failure("a step's temporary folder cannot be made", error, job.folder) from error
 
 
 def _isolate(job: Job, part: Part, memory: int) -> None:
     """A folder for the outputs, private environment, limits, and every byte of output in one file."""
-    folder = str(job.folder)
-    os.mkdir(part.out, 0o700)  # noqa: PTH102  # see _make_folders
-    log = os.open(part.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    for descriptor in (null, log):
-        os.close(descriptor)
-    # A tool's lines stand between the lines that this process prints before and after it.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
-    private = {"TMPDIR": f"{folder}/tmp", "HOME": f"{folder}/home", LOG_VARIABLE: str(part.log)}
-    os.environ.update({**private, **part.call.environment})
+    mkdir(part.out, 0o700)  # noqa: PTH102  # see jobs.Part
+    log = os.open(part.log, _LOG, 0o600)
+    dup2(log, 1)
+    dup2(log, 2)
+    close(log)
+    temporary = f"{job.folder}/tmp"
+    private = {"TMPDIR": temporary, "HOME": f"{job.folder}/home", LOG_VARIABLE: part.log, **part.call.environment}
+    for name, value in private.items():
+        os.environ[name] = value
     # The parent may have asked for its own temporary folder already, and Python remembers it.
-    tempfile.tempdir = f"{folder}/tmp"
-    os.chdir(f"{folder}/tmp")
-    os.umask(0o022)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    tempfile.tempdir = temporary
+    chdir(temporary)
+    _, hard = getrlimit(RLIMIT_AS)
+    setrlimit(RLIMIT_AS, (memory if hard == RLIM_INFINITY else min(memory, hard), hard))

@@ -18,10 +18,9 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from kiln import stages
-from kiln.engine.child import out_of_memory, portable, run
+from kiln.engine.child import out_of_memory, portable, prepare, run
 from kiln.engine.jobs import Ended, Job, Part, Spent, Told, messages, pack, receive
 from kiln.engine.machine import oom_kills
 from kiln.errors import KilnError, MemoryLimitError, os_failure
@@ -67,7 +66,9 @@ def serve(connection: socket.socket) -> None:
     wake, wake_writer = os.pipe()
     for end in (wake, wake_writer):
         os.set_blocking(end, False)
+    # Children keep this handler, for to set another one takes long: it does nothing, and interrupts no call of theirs.
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.siginterrupt(signal.SIGCHLD, False)
     signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     children: dict[int, _Child] = {}
     killings = _Killings()
@@ -77,9 +78,7 @@ def serve(connection: socket.socket) -> None:
             deadline = min((child.look_at for child in children.values() if not child.timed_out), default=None)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             sources: list[socket.socket | int] = [connection, wake]
-            ready, writable, _ = select.select(sources, sources[:1] if outbox else [], [], timeout)
-            if wake in ready:
-                os.read(wake, 4096)
+            ready, _, _ = select.select(sources, sources[:1] if outbox else [], [], timeout)
             if connection in ready:
                 job = receive(connection)
                 if job is None:
@@ -91,10 +90,13 @@ def serve(connection: socket.socket) -> None:
                 if not child.timed_out and child.is_late():
                     child.timed_out = True
                     _kill(pid)
-            for ended in _reap(children, killings):
-                outbox += pack(ended)
-            if writable:
-                del outbox[: connection.send(outbox, socket.MSG_DONTWAIT)]
+            if wake in ready:
+                os.read(wake, 4096)
+                for ended in _reap(children, killings):
+                    outbox += pack(ended)
+            if outbox:
+                with suppress(BlockingIOError):
+                    del outbox[: connection.send(outbox, socket.MSG_DONTWAIT)]
     except (BrokenPipeError, ConnectionResetError):
         # The parent died.
         return
@@ -125,6 +127,8 @@ def _preload(part: Part) -> Ended | None:
 def _with_riders(job: Job) -> Job:
     """The job without those that ride and cannot be called: what is wrong with them a run of their own tells."""
     first, *others = job.parts
+    if not others:
+        return job
     return replace(job, parts=(first, *(part for part in others if _preload(part) is None)))
 
 
@@ -140,6 +144,7 @@ def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> 
         opened.append(os.memfd_create("result"))
         sys.stdout.flush()
         sys.stderr.flush()
+        foreign = (connection.fileno(), opened[1], *(child.alive for child in children.values()))
         server, started = os.getpid(), time.monotonic()
         pid = os.fork()
     except OSError as error:
@@ -148,7 +153,6 @@ def _start(job: Job, children: dict[int, _Child], connection: socket.socket) -> 
         return _not_started(job.name, os_failure("no process can be started for it", error, job.folder), None)
     alive_reader, alive, result = opened
     if pid == 0:
-        foreign = (connection.fileno(), alive, *(child.alive for child in children.values()))
         run(job, result, alive_reader, server, foreign)
     os.close(alive_reader)
     # Here as well as in the child: whichever comes first, the group is there before anybody kills it.
@@ -210,20 +214,19 @@ def _ended(child: _Child, status: int, usage: resource.struct_rusage, killings: 
     if not told:
         error = _death(child, status, was_oom=was_oom)
         told = [Told(error=error, trace=None, found={}, stages=(), staged={}, spent=whole)]
-    elif len(told) == len(parts):
+    spent = [each.spent for each in told]
+    if len(told) == len(parts):
         # The end of the process counts for its last call; the peak of the process may be that of one before.
-        peak = whole.peak_memory if len(parts) == 1 else told[-1].spent.peak_memory
-        told[-1] = replace(told[-1], spent=replace(whole, peak_memory=peak))
+        spent[-1] = whole if len(parts) == 1 else replace(whole, peak_memory=spent[-1].peak_memory)
     if told[0].error is not None and told[0].error.stage is None:
         told[0].error.stage = child.stage()
-    began = Spent(until=child.started, cpu_seconds=0.0, peak_memory=0)
-    before = [began, *(each.spent for each in told)]
-    first, *others = map(_ended_part, parts, told, before)
-    return replace(first, rode=tuple(others))
+    before = [Spent(until=child.started, cpu_seconds=0.0, peak_memory=0), *spent]
+    first, *others = map(_ended_part, parts, told, spent, before)
+    return replace(first, rode=tuple(others)) if others else first
 
 
-def _ended_part(part: Part, told: Told, before: Spent) -> Ended:
-    error, spent = told.error, told.spent
+def _ended_part(part: Part, told: Told, spent: Spent, before: Spent) -> Ended:
+    error = told.error
     if isinstance(error, MemoryLimitError):
         error = error.filled(actual=f"its largest process had {spent.peak_memory >> 20} MiB")
     return Ended(
@@ -282,9 +285,9 @@ _LOG_LIMIT = 1 << 20
 """bytes of a child's output that are kept: its beginning and its end"""
 
 
-def _read_log(path: Path) -> str:
+def _read_log(path: str) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # see jobs.Part
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             if size <= _LOG_LIMIT:
@@ -302,6 +305,7 @@ def main() -> None:
     # Ctrl-C reaches the whole terminal: the parent decides what it means, and closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=os.dup(0)) as connection:
+        prepare()
         serve(connection)
     # Python would take apart all that was imported first, which takes longer than some builds.
     os._exit(0)

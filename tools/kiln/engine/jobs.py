@@ -63,8 +63,9 @@ class Part:
     call: PackedCall
     out: Path
     """the folder whose files become the step's outputs"""
-    log: Path
-    """what the call and its tools print"""
+    log: str
+    """what the call and its tools print; as a text, as other paths here: where a process begins with pages that it has
+    in common with another, to make anything of a path copies some"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +76,11 @@ class Job:
     """
 
     parts: tuple[Part, ...]
-    folder: Path
+    folder: str
     """private to the job: `out` and `log` of each part lie in it, and `tmp` and `home`; the child makes all of them"""
     reads: tuple[tuple[str, str], ...] = ()
     """path and sha256 of what earlier steps published for the first; the child starts by comparing them"""
-    root: Path
+    root: str
     """the build folder, which the paths of `step.Built` are relative to"""
     outputs: tuple[str, ...] = ()
     """what the first makes: the others find it where it is before it is published"""

@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,8 @@ class Pool:
         self._temp = temp
         self._prefix = secrets.token_hex(4)
         """so that what an earlier build left is in nobody's way"""
+        self._has_temp = False
+        """whether `temp` was made: no link on the way to it"""
         self._made = 0
         self._running: set[str] = set()
         self._out: dict[str, Path] = {}
@@ -93,19 +96,21 @@ class Pool:
         """
         riding = {other: replace(rider, seconds=min(rider.seconds, RIDING)) for other, rider in (riders or {}).items()}
         calls = {name: packed(call), **riding}
-        make_folder(self._root, self._temp)
+        if not self._has_temp or not _is_folder(self._temp):
+            make_folder(self._root, self._temp)
+            self._has_temp = True
         self._running.add(name)
         self._made += 1
         folder = self._temp / f"{self._prefix}-{self._made}"
         suffixes = ["", *(f"-{number}" for number in range(1, len(calls)))]
         job = Job(
             parts=tuple(
-                Part(name=each, call=call, out=folder / f"out{suffix}", log=folder / f"log{suffix}")
+                Part(name=each, call=call, out=folder / f"out{suffix}", log=f"{folder}/log{suffix}")
                 for (each, call), suffix in zip(calls.items(), suffixes, strict=True)
             ),
-            folder=folder,
+            folder=str(folder),
             reads=tuple((str(path), sha256) for path, sha256 in (reads or {}).items()),
-            root=self._root,
+            root=str(self._root),
             outputs=tuple(outputs),
         )
         self._out |= {part.name: part.out for part in job.parts}
@@ -183,6 +188,7 @@ class Pool:
             self._remover = None
         # As a whole: with what was to be released later.
         shutil.rmtree(self._temp, ignore_errors=True)
+        self._has_temp = False
 
     def _lost(self) -> KilnError:
         """The error for a server that died."""
@@ -208,8 +214,11 @@ class Pool:
             package = Path(__file__).parents[2]
             # The environment is made here from nothing, and -s and -P leave out the user's own packages and the current
             # folder. kiln is imported from where this module is, whatever else is installed, and finds its own modules.
+            # What Python's modules would do in each child, such as to make their locks anew, is for processes with
+            # threads: it copies two hundred pages of memory, and the server has one thread.
             program = (
-                f"import sys; sys.path.insert(0, {str(package)!r}); import kiln; del sys.path[0]; "
+                "import os, sys; os.register_at_fork = lambda **hooks: None; "
+                f"sys.path.insert(0, {str(package)!r}); import kiln; del sys.path[0]; "
                 "from kiln.engine.forkserver import main; main()"
             )
             environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -230,3 +239,10 @@ class Pool:
             finally:
                 theirs.close()
         return self._connection
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False

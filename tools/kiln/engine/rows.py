@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kiln.errors import StateError
 
@@ -76,21 +77,38 @@ class Row:
         return row
 
 
-class Rows(MutableMapping[str, Row]):
-    """Steps by name. To parse the rows of a large library takes long, and a build looks at few: each waits for that."""
+_FEW = 10
+"""Rows that are read one by one: each takes 0.2 ms, and 30,000 at once 0.1 s."""
 
-    def __init__(self, texts: dict[str, str]) -> None:
-        """`texts` are rows as the file has them. Raises ValueError or TypeError when one is damaged."""
-        for name, text in texts.items():
-            if not isinstance(name, str) or not isinstance(text, str):
-                raise TypeError("a row is damaged")
-            unsealed(text)
-        self._texts = texts
+
+class Rows(MutableMapping[str, Row]):
+    """Steps by name. To read the rows of a large library takes long, and to parse them: each waits until it is asked
+    for, and the rows of all until somebody goes through them or changes one."""
+
+    def __init__(self, one: Callable[[str], str | None], every: Callable[[], dict[str, str]]) -> None:
+        """`one` and `every` give rows as the file has them, whole: see `whole`."""
+        self._one = one
+        self._every = every
         self._rows: dict[str, Row] = {}
+        self._asked = 0
+        """for how many, one by one"""
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return self._every()
+
+    def read(self) -> None:
+        """Read the rows of all."""
+        _ = self._texts
 
     def __getitem__(self, name: str) -> Row:
         if name not in self._rows:
-            text = unsealed(self._texts[name])
+            self._asked += 1
+            is_read = "_texts" in self.__dict__ or self._asked > _FEW
+            sealed_text = self._texts.get(name) if is_read else self._one(name)
+            if sealed_text is None:
+                raise KeyError(name)
+            text = unsealed(sealed_text)
             try:
                 self._rows[name] = Row.from_json(text)
             except (ValueError, TypeError) as error:
@@ -101,8 +119,8 @@ class Rows(MutableMapping[str, Row]):
         return self._rows[name]
 
     def __setitem__(self, name: str, row: Row) -> None:
-        self._rows[name] = row
         self._texts.setdefault(name, "")
+        self._rows[name] = row
 
     def __delitem__(self, name: str) -> None:
         del self._texts[name]
@@ -116,6 +134,17 @@ class Rows(MutableMapping[str, Row]):
 
     def __len__(self) -> int:
         return len(self._texts)
+
+
+def whole(rows: Iterable[tuple[object, object]]) -> dict[str, str]:
+    """Names and rows as a file has them. Raises ValueError or TypeError when one is damaged."""
+    found = {}
+    for name, text in rows:
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError("a row is damaged")
+        unsealed(text)
+        found[name] = text
+    return found
 
 
 def sealed(text: str) -> str:

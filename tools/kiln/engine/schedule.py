@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +29,8 @@ class _Kind:
     """place and name"""
     seconds: float = 0.0
     peak: int = 0
+    is_sampled: bool = False
+    """whether what is recorded counts for the most; until then only what has run"""
 
 
 class Schedule:
@@ -41,7 +43,7 @@ class Schedule:
     def __init__(self, rows: Mapping[str, Row], memory: int | None) -> None:
         self._rows = rows
         self._memory = memory
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._waiting = 0
         self._arrived = 0
 
@@ -50,7 +52,7 @@ class Schedule:
 
     def learn(self, name: str, row: Row) -> None:
         """Take note of what a step took."""
-        kind = self._kind(name)
+        kind = self._kinds[kind_of(name)]
         kind.seconds = max(kind.seconds, row.seconds)
         kind.peak = max(kind.peak, row.peak_memory)
 
@@ -58,7 +60,7 @@ class Schedule:
         """Let a step wait for its turn."""
         self._arrived += 1
         self._waiting += 1
-        kind, row = self._kind(name), self._rows.get(name)
+        kind, row = self._kinds[kind_of(name)], self._rows.get(name)
         if row is None:
             kind.unknown.append((self._arrived, name))
         else:
@@ -96,6 +98,7 @@ class Schedule:
         if not kind.unknown:
             return None
         place, name = kind.unknown[0]
+        self._sample(name)
         if free is not None and self._peak(name) > free:
             return None
         # Of two that should take equally long, the one that nobody has seen may take longer.
@@ -109,12 +112,13 @@ class Schedule:
 
     def _peak(self, name: str) -> int:
         row = self._rows.get(name)
-        return (row.peak_memory if row is not None else 0) or self._kind(name).peak or _UNKNOWN_PEAK
+        return (row.peak_memory if row is not None else 0) or self._sample(name).peak or _UNKNOWN_PEAK
 
-    def _kind(self, name: str) -> _Kind:
-        kind = kind_of(name)
-        if kind not in self._kinds:
-            self._kinds[kind] = _Kind()
-            for other in islice((other for other in self._rows if kind_of(other) == kind), _SAMPLE):
+    def _sample(self, name: str) -> _Kind:
+        """The step's kind, with the most that is recorded; only what never ran needs it, and to find it takes long."""
+        kind = self._kinds[kind_of(name)]
+        if not kind.is_sampled:
+            kind.is_sampled = True
+            for other in islice((other for other in self._rows if kind_of(other) == kind_of(name)), _SAMPLE):
                 self.learn(other, self._rows[other])
-        return self._kinds[kind]
+        return kind

@@ -15,15 +15,15 @@ import shutil
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kiln.digests import FileDigests, FileState
-from kiln.engine.rows import Row, Rows, sealed
+from kiln.engine.rows import Row, Rows, sealed, whole
 from kiln.errors import StateError, os_failure
 from kiln.files import state_of
 
@@ -51,8 +51,10 @@ _TEXTS_LIMIT = 64 << 20
 _SURROUNDINGS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """SQLite's codes for a write that fails through no fault of the file"""
 
-_Tables = tuple[Rows, dict[str, tuple[FileState, str]], dict[str, dict[str, Any]]]
-"""steps by name, files by path, notes by owner and key"""
+_Files = dict[str, tuple[FileState, str]]
+_Notes = dict[str, dict[str, Any]]
+
+T = TypeVar("T")
 
 
 class State:
@@ -69,32 +71,56 @@ class State:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _tables(self) -> _Tables:
-        """Everything, read once: 30,000 rows take some 70 ms, a query a row far longer."""
-        self._found = self.stamp()
+    def _rows(self) -> Rows:
+        """A build that has something to do asks for a few rows first, and for all while its first step runs: 30,000
+        take 0.1 s."""
+        return Rows(
+            one=lambda name: self._asked(partial(_read_row, name), None),
+            every=lambda: self._asked(_read_rows, {}),
+        )
+
+    @cached_property
+    def _files(self) -> _Files:
+        return self._asked(_read_files, {})
+
+    @cached_property
+    def _notes(self) -> _Notes:
+        return self._asked(_read_notes, {})
+
+    def read(self) -> None:
+        """Read everything that was not read yet. Nothing is written before, for a damaged file is made anew of it."""
+        self._rows.read()
+        _ = self._files, self._notes
+
+    def _asked(self, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """What the file says; `nothing` where there is no file, or none that can be read."""
+        if not self._is_read:
+            self._is_read, self._found = True, self.stamp()
         try:
             if self.path.is_symlink():
                 raise ValueError("it is a symbolic link, and Kiln follows none inside the build folder")
-            return _read(self.path) if self.path.exists() else (Rows({}), {}, {})
+            return _read(self.path, ask) if not self._unreadable and self.path.exists() else nothing
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
-            self._unreadable = True
-            self.warnings.append(
-                f"{self.path}: the record of earlier builds cannot be read ({error}); "
-                f"the next build sets it aside as {self._aside.name} and builds anew what it cannot vouch for"
-            )
-            return Rows({}), {}, {}
+            if not self._unreadable:
+                self._unreadable = self.is_lost = True
+                self.warnings.append(
+                    f"{self.path}: the record of earlier builds cannot be read ({error}); "
+                    f"the next build sets it aside as {self._aside.name} and builds anew what it cannot vouch for"
+                )
+            return nothing
 
     def refresh(self) -> None:
         """Forget what was read, if another process has written since. To be asked before anything is written."""
-        if "_tables" in self.__dict__ and self._found != self.stamp():
+        if self._is_read and self._found != self.stamp():
             # The same object as before: others hold it.
             files = self.files
             self.warnings.clear()
             self._told = 0
-            self._unreadable = False
+            self._unreadable = self._is_read = self.is_lost = False
             self._sizes = None
-            del self._tables
-            files.renew(self._tables[1])
+            for table in ("_rows", "_files", "_notes"):
+                self.__dict__.pop(table, None)
+            files.renew(self._files)
 
     def untold(self) -> list[str]:
         """The warnings that have not been asked for yet; a write that meets damage adds one."""
@@ -109,7 +135,11 @@ class State:
         except OSError:
             return None
 
+    is_lost = False
+    """whether what earlier builds recorded could not be read, as far as it was asked for"""
     _found: FileState | None = None
+    """the stamp when the file was first read"""
+    _is_read = False
     _unreadable = False
 
     @property
@@ -123,17 +153,17 @@ class State:
     @property
     def rows(self) -> Mapping[str, Row]:
         """step name -> what is known of it"""
-        return self._tables[0]
+        return self._rows
 
     @cached_property
     def files(self) -> FileDigests:
         """The digests of source files and tools, through the stat cache; `commit_files` keeps what was learned."""
-        return FileDigests(self._tables[1])
+        return FileDigests(self._files)
 
     @property
     def notes(self) -> Mapping[str, Mapping[str, Any]]:
         """what callers noted, by owner and key"""
-        return self._tables[2]
+        return self._notes
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -160,7 +190,7 @@ class State:
 
     def _ask(self, question: str, *arguments: str) -> list[tuple[Any, ...]]:
         """What the file answers; nothing where it cannot be read. It is not written to."""
-        _ = self._tables
+        self.read()
         if self._unreadable or not self.path.exists():
             return []
         try:
@@ -173,7 +203,7 @@ class State:
 
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:
-            _ = self._tables
+            self.read()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._unreadable:
                 # The journal goes first, or SQLite would roll it back into the file that takes this one's place.
@@ -191,7 +221,7 @@ class State:
         new = self.path.with_name(self.path.name + ".new")
         for path in (new, self._journal):
             path.unlink(missing_ok=True)
-        steps, files, notes = self._tables
+        steps, files, notes = self._rows, self._files, self._notes
         with closing(_open(new)) as connection:
             connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA};")
             connection.executemany(_PUT_STEP, [(name, sealed(row.to_json())) for name, row in steps.items()])
@@ -233,7 +263,7 @@ class State:
     def record(self, name: str, row: Row) -> None:
         """Commit a step's row: once this returns, killing the process does not lose it. Raises StateError."""
         self._write(_PUT_STEP, [(name, sealed(row.to_json()))])
-        self._tables[0][name] = row
+        self._rows[name] = row
 
     def invalidate(self, name: str) -> None:
         """Make a step stale, and keep hold of the files that it published."""
@@ -244,7 +274,7 @@ class State:
         """Forget a step that no longer exists."""
         if name in self.rows:
             self._write("DELETE FROM steps WHERE name = ?", [(name,)])
-            del self._tables[0][name]
+            del self._rows[name]
 
     def commit_files(self) -> None:
         """Keep the digests of files that were read since the state was opened."""
@@ -253,13 +283,13 @@ class State:
             # A path that is no UTF-8 cannot be kept as text: such a file is read again in every build.
             kept = {path: entry for path, entry in learned.items() if path.isascii() or _is_text(path)}
             self._write(_PUT_FILE, [(path, *state, sha) for path, (state, sha) in kept.items()])
-            self._tables[1].update(learned)
+            self._files.update(learned)
             learned.clear()
 
     def note(self, owner: str, key: str, value: Any) -> None:
         """Keep a caller's value."""
         self._write(_PUT_NOTE, [(owner, key, json.dumps(value))])
-        self._tables[2].setdefault(owner, {})[key] = value
+        self._notes.setdefault(owner, {})[key] = value
 
     def keep_texts(self, texts: Mapping[str, str]) -> None:
         """Keep what digests are of, for people to compare with later. Raises StateError.
@@ -295,7 +325,7 @@ class State:
         """Forget what was noted for an owner."""
         if owner in self.notes:
             self._write("DELETE FROM notes WHERE owner = ?", [(owner,)])
-            del self._tables[2][owner]
+            del self._notes[owner]
 
     def close(self) -> None:
         """Close the file; the state can still be read."""
@@ -312,8 +342,8 @@ def _journal_of(path: Path) -> Path:
     return path.with_name(path.name + "-journal")
 
 
-def _read(path: Path) -> _Tables:
-    """Read a state file that exists. Raises OSError, sqlite3.Error, ValueError or TypeError when it is damaged."""
+def _read(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
+    """Ask a state file that exists. Raises OSError, sqlite3.Error, ValueError or TypeError when it is damaged."""
     with path.open("rb") as file:
         # The SQLite file format, section 1.3: its versions to write and to read are 2 with a write-ahead log.
         header = file.read(20)
@@ -324,7 +354,7 @@ def _read(path: Path) -> _Tables:
         if file.seek(0, os.SEEK_END) % page and not _journal_of(path).exists():
             raise ValueError("its end is missing")
     try:
-        return _read_tables(path, "ro")
+        return _answer(path, "ro", ask)
     except sqlite3.OperationalError:
         journal = _journal_of(path)
         if not journal.exists():
@@ -333,25 +363,40 @@ def _read(path: Path) -> _Tables:
         with tempfile.TemporaryDirectory() as folder:
             for source in (journal, path):
                 shutil.copyfile(source, Path(folder, source.name))
-            return _read_tables(Path(folder, path.name), "rw")
+            return _answer(Path(folder, path.name), "rw", ask)
 
 
-def _read_tables(path: Path, mode: str) -> _Tables:
+def _answer(path: Path, mode: str, ask: Callable[[sqlite3.Connection], T]) -> T:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)) as connection:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found != SCHEMA:
             raise ValueError(f"it has schema {found}, and this Kiln reads schema {SCHEMA}")
-        steps = Rows(dict(connection.execute("SELECT name, row FROM steps")))
-        files: dict[str, tuple[FileState, str]] = {
-            path: ((size, mtime, inode, ctime), sha)
-            for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")
-        }
-        if not all(isinstance(path, str) and isinstance(sha, str) for path, (_, sha) in files.items()):
-            raise ValueError("a file's entry is damaged")
-        notes: dict[str, dict[str, Any]] = {}
-        for owner, key, value in connection.execute("SELECT owner, key, value FROM notes"):
-            notes.setdefault(owner, {})[key] = json.loads(value)
-        return steps, files, notes
+        return ask(connection)
+
+
+def _read_row(name: str, connection: sqlite3.Connection) -> str | None:
+    return whole(connection.execute("SELECT name, row FROM steps WHERE name = ?", (name,))).get(name)
+
+
+def _read_rows(connection: sqlite3.Connection) -> dict[str, str]:
+    return whole(connection.execute("SELECT name, row FROM steps"))
+
+
+def _read_files(connection: sqlite3.Connection) -> _Files:
+    files: _Files = {
+        path: ((size, mtime, inode, ctime), sha)
+        for path, size, mtime, inode, ctime, sha in connection.execute("SELECT * FROM files")
+    }
+    if not all(isinstance(path, str) and isinstance(sha, str) for path, (_, sha) in files.items()):
+        raise ValueError("a file's entry is damaged")
+    return files
+
+
+def _read_notes(connection: sqlite3.Connection) -> _Notes:
+    notes: _Notes = {}
+    for owner, key, value in connection.execute("SELECT owner, key, value FROM notes"):
+        notes.setdefault(owner, {})[key] = json.loads(value)
+    return notes
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -162,7 +162,7 @@ class Recorder:
     def _write(self, span: Span) -> None:
         stages = [[stage, self._time(began), self._time(ended)] for stage, began, ended in span.stages]
         times = {name: self._time(getattr(span, name)) for name in ("asked", "began", "ended", "done")}
-        self._put({**asdict(span), **times, "cpu": round(span.cpu, 6), "stages": stages})
+        self._put({**vars(span), **times, "cpu": round(span.cpu, 6), "stages": stages})
 
     def _time(self, clock: float) -> float:
         return round(max(0.0, clock - self._began), 6)

@@ -58,7 +58,8 @@ _REFUSED = (
     (r"-{1,2}(?:gpu-)?(?:arch|code|gencode|generate-code).*", "remove it: `targets` say what code is built for"),
     (r"-D.*|--define-macro.*", "use `defines`, as in {NAME: 1}"),
     (r"-{1,2}maxrregcount.*", "use the option maxnreg"),
-    (r"-[gG]|--(?:device-)?debug|-{1,2}(?:generate-)?line-?info", "remove it: it puts paths and lines into images"),
+    (r"-{1,2}(?:generate-)?line-?info", "use `debug: true`, which keeps the paths of this machine out of images"),
+    (r"-[gG]|--(?:device-)?debug", "remove it: `debug: true` gives images a line table, and leaves the code as it is"),
     (
         r"-o.*|--output.*|-{1,2}(?:d?c|rdc|dlink|cubin|ptx|fatbin|lib|link|run|keep|dryrun).*",
         "remove it: Kiln says that",

@@ -11,7 +11,7 @@ from kiln.manifest.combinations import Combination, combine
 from kiln.manifest.constants import DTypeConstant, Value, fill_dtypes
 from kiln.manifest.expression import Expression
 from kiln.manifest.model import Budget, Image, Kernel, PromiseSet, Variant
-from kiln.manifest.names import check_name, fold
+from kiln.manifest.names import check_base, check_name, fold
 from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.signature import Signature, parse_signature
@@ -53,6 +53,7 @@ def _make_variant(kernel: Kernel, combination: Combination, signature: Signature
     base, group = combination.name, combination.group
     name = f"{base}_{promises.tag}" if promises.tag else base
     check_name(name, combination.declared or _position(kernel, "name"), "a variant's name")
+    check_base(base, combination.declared or _position(kernel, "name"))
     check_name(group, combination.declared or _position(kernel, "group"), "a group's name")
     values = _integers({**combination.axes, **block.constants, **_literals(kernel)})
     if block.is_integer:

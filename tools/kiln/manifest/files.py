@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +48,22 @@ class ManifestFile:
         return tuple(entry.value.position for entry in node.entries) if isinstance(node, Map) else ()
 
 
-def read_files(path: Path) -> tuple[ManifestFile, ...]:
+def read_files(path: Path, only: Collection[str] | None = None) -> tuple[ManifestFile, ...]:
     """The manifest at `path` and all that it includes: a file, then those in its `include`, one after the other.
+
+    With `only`, no kernels but these are read, nor checked, of files that were read whole as they stand.
 
     Positions name the first file as `path` is given, and the others by its folder. Raises ManifestError for what can be
     seen in one file, for a file that is not there, and for one that is included twice or by itself.
     """
-    first = _read(path, str(path), "", TOP, {})
+    first = _read(path, str(path), "", TOP, {}, only)
     seen = {real_path(first.path): "the file that all begins with"}
-    return (first, *_included(first, path, seen))
+    return (first, *_included(first, path, seen, only))
 
 
-def _included(file: ManifestFile, first: Path, seen: dict[Path, str]) -> Iterator[ManifestFile]:
+def _included(
+    file: ManifestFile, first: Path, seen: dict[Path, str], only: Collection[str] | None
+) -> Iterator[ManifestFile]:
     """What `file` includes, and what that includes; `first` is the first file as people gave it."""
     top = first.absolute().parent
     for name, position in zip(file.values["include"], file.item_positions("include"), strict=True):
@@ -76,13 +80,22 @@ def _included(file: ManifestFile, first: Path, seen: dict[Path, str]) -> Iterato
         seen[real] = f"included at {position}"
         relative = path.relative_to(top)
         folder = relative.parent.as_posix() if relative.parent.parts else ""
-        inner = _read(path, str(first.parent / relative), folder, INCLUDED, file.defaults)
+        inner = _read(path, str(first.parent / relative), folder, INCLUDED, file.defaults, only)
         yield inner
-        yield from _included(inner, first, seen)
+        yield from _included(inner, first, seen, only)
 
 
-def _read(path: Path, shown: str, folder: str, keys: Mapping[str, Key], outer: Mapping[str, Any]) -> ManifestFile:
+def _read(
+    path: Path,
+    shown: str,
+    folder: str,
+    keys: Mapping[str, Key],
+    outer: Mapping[str, Any],
+    only: Collection[str] | None,
+) -> ManifestFile:
     root = read_yaml(_read_bytes(path), shown)
+    if only is not None:
+        root = _narrowed(root, only)
     _check_version(root)
     _check_keys(root, keys)
     values = with_defaults(Section(keys=keys).read(root, ""), keys)
@@ -94,6 +107,20 @@ def _read(path: Path, shown: str, folder: str, keys: Mapping[str, Key], outer: M
         entries=entries_of(root),
         defaults={**outer, **values["defaults"]},
     )
+
+
+def _narrowed(root: Node, only: Collection[str]) -> Node:
+    """The file without kernels but some: one stays where it has none of them, for there must be one."""
+    if not isinstance(root, Map):
+        return root
+    entries = []
+    for entry in root.entries:
+        value = entry.value
+        if entry.key.text == "kernels" and isinstance(value, Map):
+            kept = tuple(each for each in value.entries if each.key.text in only)
+            value = replace(value, entries=kept or value.entries[:1])
+        entries.append(replace(entry, value=value))
+    return replace(root, entries=tuple(entries))
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.files import FOR_ALL, asked_by
@@ -35,6 +35,8 @@ from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import Entry, List
 
+T = TypeVar("T")
+
 MAX_IMAGES = 1_000_000
 """Far above what a library holds, and low enough that a slip, or a hostile file, cannot fill the memory."""
 
@@ -55,7 +57,7 @@ def load(
     but for what other files say: targets are names still, and nothing has looked into a kernel's source but for its
     configurations or its function table. Raises ClosureError for one of these that cannot be told.
     """
-    files = read_files(path)
+    files = read_files(path, only)
     top = files[0].values
     absolute = files[0].path
     library = library_targets(top["targets"], files[0].entries["targets"].value, find_native)
@@ -82,6 +84,7 @@ def load(
         build=top["build"],
         build_position=files[0].entries["build"].value.position if "build" in files[0].entries else None,
         onnxruntime=read_onnxruntime(files[0], library, kernels if only is None else None),
+        bundle_position=files[0].entries["bundle"].value.position if "bundle" in files[0].entries else None,
         kernels=kernels,
         variants=variants,
         images=expand_images(variants),
@@ -186,7 +189,15 @@ def _read_kernel(
         cuda=cuda,
         budgets=merge_budgets(top["budgets"], values["budgets"], targets),
         strides=values["strides"],
+        entry_names=_own_or(values["entry_names"], top["entry_names"]),
+        debug=_own_or(values["debug"], top["debug"]),
+        bundle=_own_or(values["bundle"], top["bundle"]),
     )
+
+
+def _own_or(own: T | None, library: T) -> T:
+    """A kernel's own word, or else the library's."""
+    return library if own is None else own
 
 
 def _of_table(

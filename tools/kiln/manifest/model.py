@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from kiln.errors import Position
 from kiln.manifest.constants import Value as Value
 from kiln.manifest.expression import Expression
 from kiln.manifest.signature import Signature
+
+FATBIN: Literal["fatbin"] = "fatbin"
+"""in place of a target: all of NVIDIA's, in one fat binary"""
+Bundle = Literal["separate", "fatbin"]
+"""how a variant's images for NVIDIA go into packages: each by itself, or all in one fat binary"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +169,12 @@ class Kernel:
     strides: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     """pointer argument -> elements from one index of each dimension of its tensor to the next; of a tensor that is not
     here the last dimension is innermost, and it has no gaps"""
+    entry_names: str = "function"
+    """what the symbols of its images are called after: function or variant"""
+    debug: bool = False
+    """whether its images have line tables"""
+    bundle: Bundle = "separate"
+    """the library's, unless the kernel says another"""
 
     @property
     def has_blocks(self) -> bool:
@@ -219,6 +231,11 @@ class Variant:
         """The entry of the kernel's `blocks` that `block` is the tag of."""
         return next(block for block in self.kernel.blocks if block.tag == self.block)
 
+    @property
+    def entry_name(self) -> str | None:
+        """The symbol that its images are given; None: the one that the compiler gives the function."""
+        return self.id if self.kernel.entry_names == "variant" else None
+
     def option_position(self, option: str) -> Position:
         """Where one of its options is set: in its block, in its kernel, or among the defaults: then the kernel's."""
         kernel, block = self.kernel, self.block_entry
@@ -251,10 +268,15 @@ class OnnxRuntime:
     """What of the library is made into a header and an archive for ONNX Runtime."""
 
     target: str
-    """one of the library's: ONNX Runtime's format knows one"""
+    """one of the library's: ONNX Runtime's format knows one; or FATBIN"""
     kernels: tuple[str, ...] | None
     """keys of kernels, each of which must fit the format; None: those that do"""
     position: Position
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether it names fat binaries, which serve all of NVIDIA's targets, in place of one target's images."""
+        return self.target == FATBIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,6 +309,8 @@ class Manifest:
     """None: the manifest leaves it out"""
     onnxruntime: OnnxRuntime | None = None
     """None: nothing is made for it"""
+    bundle_position: Position | None = None
+    """of the value that `bundle` has for the whole library; None: the manifest leaves it out"""
     kernels: tuple[Kernel, ...]
     variants: tuple[Variant, ...]
     images: tuple[Image, ...]

@@ -70,6 +70,18 @@ def check_name(name: str, position: Position, what: str) -> None:
     _check_keyword(name, position, what)
 
 
+TAKEN = frozenset({"image", "launch", "variant"})
+"""What no variant can be called, promises apart: the C package has functions of its own that would share a name with
+one of the variant's, as kernels_image_grid does."""
+
+
+def check_base(name: str, position: Position) -> None:
+    """Refuse what cannot name a variant without its promises. Raises ManifestError at `position`."""
+    if name in TAKEN:
+        why = "the C package has functions of that name itself"
+        raise _refusal(name, position, "a variant's name", why, f"another name than {', '.join(sorted(TAKEN))}")
+
+
 def check_library(name: str, position: Position) -> None:
     """Refuse what cannot name a library. Raises ManifestError at `position`."""
     check_name(name, position, "a library's name")

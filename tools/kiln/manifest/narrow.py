@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from kiln.errors import ManifestError, did_you_mean
 from kiln.manifest.expand import expand_images
-from kiln.manifest.model import Manifest
+from kiln.manifest.model import Manifest, OnnxRuntime
 
 
 def narrowed(manifest: Manifest, targets: Sequence[str], where: str) -> Manifest:
@@ -38,12 +38,21 @@ def narrowed(manifest: Manifest, targets: Sequence[str], where: str) -> Manifest
         for variant in manifest.variants
     ]
     left = tuple(variant for variant in variants if variant.targets)
-    declared = manifest.onnxruntime
+    remaining = tuple(kernel for kernel in kernels.values() if kernel.targets)
     return replace(
         manifest,
         targets=chosen,
-        kernels=tuple(kernel for kernel in kernels.values() if kernel.targets),
+        kernels=remaining,
         variants=left,
         images=expand_images(left),
-        onnxruntime=declared if declared is not None and declared.target in chosen else None,
+        onnxruntime=_onnxruntime(manifest.onnxruntime, chosen, {kernel.key for kernel in remaining}),
     )
+
+
+def _onnxruntime(declared: OnnxRuntime | None, chosen: Sequence[str], kernels: Collection[str]) -> OnnxRuntime | None:
+    if declared is None or not (declared.is_bundled or declared.target in chosen):
+        return None
+    if declared.kernels is None or not declared.is_bundled:
+        # A kernel that is listed is built for the one target.
+        return declared
+    return replace(declared, kernels=tuple(key for key in declared.kernels if key in kernels))

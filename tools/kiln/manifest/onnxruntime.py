@@ -7,7 +7,7 @@ from typing import Any
 
 from kiln.errors import ManifestError, Position, did_you_mean
 from kiln.manifest.files import ManifestFile, entries_of
-from kiln.manifest.model import Kernel, OnnxRuntime
+from kiln.manifest.model import FATBIN, Kernel, OnnxRuntime
 from kiln.manifest.targets import NATIVE, LibraryTargets
 from kiln.manifest.wording import show
 from kiln.manifest.yaml_nodes import List
@@ -28,6 +28,14 @@ def read_onnxruntime(
         return None
     entries = entries_of(file.entries[SECTION].value)
     target = _target(given["target"], entries["target"].value.position, library)
+    if target == FATBIN and kernels is not None and all(kernel.bundle != FATBIN for kernel in kernels):
+        raise ManifestError(
+            f"`{SECTION}.target` is {FATBIN}, and no kernel's images are bundled",
+            where=entries["target"].value.position,
+            expected=f"a library or kernels with `bundle: {FATBIN}`",
+            actual="images that stay separate",
+            remedy=f"write `bundle: {FATBIN}` for the library, or name one of its targets here",
+        )
     names: tuple[str, ...] | None = given.get("kernels")
     if names is not None and kernels is not None:
         node = entries["kernels"].value
@@ -40,6 +48,8 @@ def read_onnxruntime(
 
 def _target(name: str, position: Position, library: LibraryTargets) -> str:
     what = f"{SECTION}.target"
+    if name == FATBIN:
+        return name
     if name == NATIVE and len(library.native) > 1:
         raise ManifestError(
             f"`{what}` is one target, and the GPUs of this machine are of several kinds",
@@ -51,7 +61,7 @@ def _target(name: str, position: Position, library: LibraryTargets) -> str:
     if name == NATIVE and library.native:
         return library.native[0]
     if name not in library.names:
-        known = [*library.names, *([NATIVE] if library.native else [])]
+        known = [*library.names, *([NATIVE] if library.native else []), FATBIN]
         raise ManifestError(
             f"`{what}` is {show(name)}, which the library is not built for",
             where=position,
@@ -72,11 +82,24 @@ def _check_kernel(name: str, position: Position, target: str, known: Mapping[str
             actual=show(name),
             remedy=did_you_mean(name, known) or "remove it here, or declare it",
         )
-    if target not in known[name].targets:
+    if target == FATBIN:
+        _check_bundled(what, name, position, known[name])
+    elif target not in known[name].targets:
         raise ManifestError(
             f"`{what}` holds {show(name)}, which is not built for {target}",
             where=position,
             expected=f"kernels whose `targets` have {target}",
             actual=f"{name} is built for {', '.join(known[name].targets)}",
             remedy=f"add {target} to the kernel's `targets`, or remove it here",
+        )
+
+
+def _check_bundled(what: str, name: str, position: Position, kernel: Kernel) -> None:
+    if kernel.bundle != FATBIN:
+        raise ManifestError(
+            f"`{what}` holds {show(name)}, whose images are not bundled",
+            where=position,
+            expected=f"kernels with `bundle: {FATBIN}`, for `{SECTION}.target` is {FATBIN}",
+            actual=f"{name} has `bundle: {kernel.bundle}`",
+            remedy=f"write `bundle: {FATBIN}` for the kernel, or remove it here",
         )

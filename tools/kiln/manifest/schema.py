@@ -3,13 +3,15 @@ format come from these tables."""
 
 from __future__ import annotations
 
+from typing import get_args
+
 from kiln.errors import ManifestError, Position
 from kiln.manifest import budgets, cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
 from kiln.manifest.dtypes import DTYPES, is_integer, suggest_dtype
-from kiln.manifest.model import NO_BLOCK, NO_PROMISES
+from kiln.manifest.model import FATBIN, NO_BLOCK, NO_PROMISES, Bundle
 from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path
 from kiln.manifest.promises import PromiseSets
 from kiln.manifest.targets import TargetList
@@ -36,6 +38,8 @@ VERSION = 1
 """of the format"""
 
 HOSTS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
+
+BUNDLES: tuple[Bundle, ...] = get_args(Bundle)
 
 INTEGER_DTYPES = tuple(filter(is_integer, DTYPES))
 """what expressions can compute with"""
@@ -124,6 +128,9 @@ COMPUTED = Key(
     example="BLOCK_K // 32",
 )
 """What a constant is computed with: apart from the literals, since any text is a text."""
+
+ENTRY_NAMES = ("function", "variant")
+"""what a kernel's entry, the symbol that profilers show, can be called after"""
 
 KERNEL: dict[str, Key] = {
     "source": Key(
@@ -321,13 +328,30 @@ KERNEL: dict[str, Key] = {
         example="{registers: 128, spills: {sm_80: 0, gfx942: 64}}",
         default={},
     ),
+    "entry_names": Key(
+        type=Word(choices=ENTRY_NAMES),
+        doc="as the library's `entry_names`, for this kernel; that of the library, when left out",
+        example="variant",
+    ),
+    "debug": Key(
+        type=Boolean(),
+        doc="as the library's `debug`, for this kernel; that of the library, when left out",
+        example="true",
+    ),
+    "bundle": Key(
+        type=Word(choices=BUNDLES),
+        doc="how the images of the kernel's variants go into packages, in place of the library's `bundle`",
+        example=FATBIN,
+    ),
     **cuda.KEYS,
 }
 
 ONNXRUNTIME: dict[str, Key] = {
     "target": Key(
-        type=Text(words="the name of a target, or native"),
-        doc="the one that ONNX Runtime is to run on, of the library's: the format has no word for several",
+        type=Text(words=f"the name of a target, native or {FATBIN}"),
+        doc="the one that ONNX Runtime is to run on, of the library's: the format has no word for several. "
+        f"{FATBIN} stands for all of NVIDIA's: each row names the fat binary of a variant, of kernels whose `bundle` "
+        "says so; variants whose images are not launched alike are left out",
         example="sm_90a",
         required=True,
     ),
@@ -398,12 +422,35 @@ TOP: dict[str, Key] = {
         example='{USE_EXP2: "1", DEBUG: null}',
         default={},
     ),
+    "entry_names": Key(
+        type=Word(choices=ENTRY_NAMES),
+        doc="what an image calls its kernel, which is the name that profilers show: by the function, so that all "
+        "variants of a Triton kernel are softmax_kernel, or by the variant, as in softmax_fp16_2048",
+        example="variant",
+        default="function",
+    ),
+    "debug": Key(
+        type=Boolean(),
+        doc="whether images have a line table, by which debuggers and profilers show the source, and the sources go "
+        "with the package. The code is the same; an edit that moves lines of a kernel compiles it again",
+        example="true",
+        default=False,
+    ),
     "build": Key(
         type=Text(words=OUTER_RULE, check=check_build),
         doc="the folder for all that is built; `doit --build-dir DIR` goes before it, and is relative to where doit is "
         "started. It holds nothing else",
         example="../out/kernels",
         default="build",
+    ),
+    "bundle": Key(
+        type=Word(choices=BUNDLES),
+        doc="how a variant's images for NVIDIA go into the archive of the whole library: `separate`, so that the "
+        "library chooses one for a device; or `fatbin`, all in one fat binary, from which the driver chooses. That is "
+        "made by the program fatbinary of a CUDA toolkit (pip install 'kernel-kiln[cuda]'). Archives of one target, "
+        "the crate and images for AMD are as ever",
+        example=FATBIN,
+        default="separate",
     ),
     "onnxruntime": Key(
         type=Section(keys=ONNXRUNTIME),

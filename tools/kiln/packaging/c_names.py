@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kiln.manifest.model import FATBIN
 from kiln.packaging.inventory import Inventory
 
 
@@ -11,6 +12,19 @@ def image_symbol(library: str, variant: str, target: str) -> str:
     Declared names never hold two underscores in a row, so no two images of a library share one.
     """
     return f"{library}_{variant}__{target}"
+
+
+def own_symbol(symbol: str) -> str:
+    """Hidden symbol of the same record as `symbol`, by which the library itself refers to it.
+
+    A linker resolves it. What a shared library exports is left to the loader, which looks each up by its name.
+    """
+    return f"{symbol}__own"
+
+
+def anchor_symbol(library: str) -> str:
+    """Hidden symbol that records give their distance to: see the runtime's records.c."""
+    return f"{library}_anchor"
 
 
 def data_symbol(symbol: str) -> str:
@@ -31,6 +45,11 @@ def content_symbol(symbol: str, sha256: str) -> str:
     return f"{data_symbol(symbol)}_{sha256[:16]}"
 
 
+def bundle_symbol(library: str, variant: str) -> str:
+    """What the C symbols of a variant's fat binary begin with, as those of an image's data: no target is called so."""
+    return image_symbol(library, variant, FATBIN)
+
+
 def table_symbol(library: str, target: str) -> str:
     """C symbol of the table of one target's images, such as kernels__sm_90a."""
     return f"{library}__{target}"
@@ -46,10 +65,6 @@ def group_symbol(library: str, group: str) -> str:
     return f"{library}_{group}__group"
 
 
-TAKEN = frozenset({"launch"})
-"""What no base can be called: the runtime has a function of its own that ends as one of a base's does."""
-
-
 def macro_prefix(library: str) -> str:
     """What the library's macros and enumeration constants begin with, such as KERNELS."""
     return library.upper()
@@ -58,6 +73,11 @@ def macro_prefix(library: str) -> str:
 def data_member(variant: str, target: str) -> str:
     """Archive member that holds one image's data."""
     return f"{variant}__{target}.data.o"
+
+
+def bundle_member(variant: str) -> str:
+    """Archive member that holds a variant's fat binary."""
+    return data_member(variant, FATBIN)
 
 
 def record_member(variant: str, target: str) -> str:
@@ -111,6 +131,7 @@ def runtime_members(library: str) -> dict[str, str]:
         "lookup.o": f"{library}_image_find",
         "sha256.o": f"{library}_sha256",
         "verify.o": f"{library}_image_verify",
+        "records.o": f"{library}_image_data",
         "status.o": f"{library}_last_error",
         "driver.o": f"{library}_use_driver",
         "symbols.o": f"{library}_open_library",
@@ -129,8 +150,8 @@ def runtime_members(library: str) -> dict[str, str]:
 
 
 def source_of(member: str) -> str:
-    """The C file that an object is compiled from."""
-    return f"{member.removesuffix('.o')}.c"
+    """The file that an object is made from: C, or assembly for an image's record."""
+    return f"{member.removesuffix('.o')}{'.s' if member.endswith('.record.o') else '.c'}"
 
 
 def runtime_files(library: str) -> dict[str, str]:
@@ -171,10 +192,12 @@ def archive_name(library: str, target: str | None) -> str:
 def archive_members(inventory: Inventory, library: str, target: str | None) -> tuple[str, ...]:
     """What an archive holds, in order.
 
-    With a `target`, only its images, its table and its own registry; else those of the whole library.
+    With a `target`, only its images, its table and its own registry; else those of the whole library, in which fat
+    binaries take the place of the images that they have as they are.
     """
     chosen = [image for image in inventory.images if target in (None, image[1])]
     targets = inventory.targets if target is None else (target,)
+    within = inventory.embedded if target is None else frozenset()
     return (
         *runtime_members(library),
         registry_member(target),
@@ -182,7 +205,12 @@ def archive_members(inventory: Inventory, library: str, target: str | None) -> t
         *(table_member(name) for name in targets),
         *(group_member(name, target) for name, _ in inventory.groups),
         *(variant_member(name, target) for name in inventory.variants_for(target)),
-        *(member for image in chosen for member in (record_member(*image), data_member(*image))),
+        *(bundle_member(variant) for variant, _ in (inventory.bundles if target is None else ())),
+        *(
+            member
+            for image in chosen
+            for member in (record_member(*image), *(() if image in within else (data_member(*image),)))
+        ),
     )
 
 

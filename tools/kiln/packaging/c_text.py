@@ -1,4 +1,4 @@
-"""Text of the manifest as C literals, types and comments: whatever it holds, the C around it keeps its meaning."""
+"""Text of the manifest as literals, types and comments of C: whatever it holds, what is around it keeps its meaning."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ def c_string(text: str | None) -> str:
     if text is None:
         return "NULL"
     special = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
+    return '"' + "".join(special.get(b, chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}") for b in text.encode()) + '"'
+
+
+def assembly_string(text: str) -> str:
+    """The same bytes as a string of GNU assemblers, which know fewer escapes."""
+    special = {ord('"'): '\\"', ord("\\"): "\\\\"}
     return '"' + "".join(special.get(b, chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}") for b in text.encode()) + '"'
 
 

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kiln.errors import PackagingError
 from kiln.manifest.constants import described, same
 from kiln.manifest.expression import Expression
 from kiln.manifest.model import Kernel, Variant
@@ -15,8 +14,9 @@ from kiln.manifest.names import fold
 from kiln.manifest.pattern import fill
 from kiln.packaging import c_names
 from kiln.packaging.arguments import Member, SharedStruct, shared_structs
-from kiln.packaging.c_text import c_comment, c_integer, c_string, c_type
+from kiln.packaging.c_text import c_comment, c_integer, c_type
 from kiln.packaging.groups import VariantGroup, are_alike, groups_of, variants_of
+from kiln.packaging.inventory import is_bundled
 from kiln.packaging.record import Record
 
 _WIDTH = 116
@@ -37,7 +37,7 @@ class MemberView:
 
 @dataclass(frozen=True, kw_only=True)
 class ArgumentView:
-    """One member of an argument struct, as the library tells of it at run time; texts are C."""
+    """One member of an argument struct, as the library tells of it at run time."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class ArgumentView:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantView:
-    """One variant; texts are C."""
+    """One variant; conditions are C."""
 
     id: str
     symbol: str
@@ -63,11 +63,13 @@ class VariantView:
     buffer_bytes: int
     symbols: Sequence[str]
     """of its images"""
+    bundle: str | None
+    """symbol of its fat binary; None: it has none"""
     arguments: Sequence[ArgumentView]
     broken: Sequence[tuple[int, str]]
     """place of an argument of which something is promised, and the condition that it holds"""
-    texts: Mapping[str, str]
-    """name, base, kernel, group, dtype, block and select, as literals"""
+    texts: Mapping[str, str | None]
+    """name, base, kernel, group, dtype, block and select"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class StructView:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtentView:
-    """An integer that grid, select or tensors of a group use; `name` is a C literal, offset and size are bytes."""
+    """An integer that grid, select or tensors of a group use; offset and size are bytes."""
 
     name: str
     offset: int
@@ -227,7 +229,7 @@ def _group(library: str, group: VariantGroup) -> GroupView:
 
 def _extent(member: Member) -> ExtentView:
     return ExtentView(
-        name=c_string(member.source),
+        name=member.source,
         offset=member.offset,
         size=member.size,
         is_signed=member.type.startswith("i"),
@@ -236,14 +238,6 @@ def _extent(member: Member) -> ExtentView:
 
 def _struct(library: str, shared: SharedStruct) -> StructView:
     kernel, arguments = shared.kernel, shared.first
-    if shared.base in c_names.TAKEN:
-        raise PackagingError(
-            f"a variant of {kernel.key} is called {shared.base}, and the C package has functions of that name itself",
-            where=kernel.positions.get("name", kernel.position),
-            expected=f"another name than {', '.join(sorted(c_names.TAKEN))}",
-            actual=shared.base,
-            remedy="give the kernel another `name`",
-        )
     values = {
         **{item.source: f"(int64_t)args->{item.name}" for item in arguments.members if item.is_integer},
         **{name: c_integer(value) for name, value in arguments.constants.items()},
@@ -257,7 +251,8 @@ def _struct(library: str, shared: SharedStruct) -> StructView:
         base=shared.base,
         description=_description(shared),
         members=[_member(item, shared) for item in arguments.members],
-        args_bytes=arguments.size,
+        # C has no empty structs.
+        args_bytes=max(arguments.size, 1),
         grid=[code(expression, "grid") for expression in kernel.grid],
         grid_wide=[item.name for item in arguments.wide(kernel.grid)],
         select=code(kernel.select, "select") if kernel.select else "true",
@@ -279,10 +274,13 @@ def _variant(library: str, shared: SharedStruct, name: str) -> VariantView:
         # C has no empty arrays.
         buffer_bytes=max(struct.buffer_bytes, 1),
         symbols=[c_names.image_symbol(library, name, record.image.target) for record in shared.records[name]],
+        bundle=c_names.data_symbol(c_names.bundle_symbol(library, name))
+        if any(is_bundled(record.image) for record in shared.records[name])
+        else None,
         arguments=[
             ArgumentView(
-                name=c_string(item.source),
-                type=c_string(item.type),
+                name=item.source,
+                type=item.type,
                 offset=item.offset,
                 size=item.size,
                 promise=item.promise or 0,
@@ -293,13 +291,13 @@ def _variant(library: str, shared: SharedStruct, name: str) -> VariantView:
         ],
         broken=[(place, _holds(item)) for place, item in enumerate(struct.members) if item.promise is not None],
         texts={
-            "name": c_string(variant.id),
-            "base": c_string(variant.base),
-            "kernel": c_string(kernel.key),
-            "group": c_string(variant.group),
-            "dtype": c_string(variant.dtype),
-            "block": c_string(variant.block),
-            "select": c_string(kernel.select.text if kernel.select else None),
+            "name": variant.id,
+            "base": variant.base,
+            "kernel": kernel.key,
+            "group": variant.group,
+            "dtype": variant.dtype,
+            "block": variant.block,
+            "select": kernel.select.text if kernel.select else None,
         },
     )
 

@@ -7,9 +7,11 @@ from kiln.manifest.names import is_macro
 RESERVED = frozenset(
     [
         "DataTypeName",
+        "argument_view",
         "bf16",
         "choice",
         "choose",
+        "constant_view",
         "describe_device",
         "detail",
         "device_ptr",
@@ -34,6 +36,7 @@ RESERVED = frozenset(
         "launch_options",
         "load",
         "or_throw",
+        "parameter_view",
         "preload",
         "preload_all",
         "result",
@@ -62,7 +65,10 @@ def cpp_name(name: str) -> str:
 
 def runtime_files(library: str) -> dict[str, str]:
     """The fixed headers as a library has them -> as they are below runtime/c."""
-    return {f"include/{library}/{library}_{name}.hpp": f"include/kiln/kiln_{name}.hpp" for name in ("types", "runtime")}
+    return {
+        f"include/{library}/{library}_{name}.hpp": f"include/kiln/kiln_{name}.hpp"
+        for name in ("types", "views", "runtime")
+    }
 
 
 def library_header(library: str) -> str:

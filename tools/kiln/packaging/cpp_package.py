@@ -62,14 +62,18 @@ def render_cpp_header(records: Sequence[Record], manifest: Manifest, staging: Pa
     `records` stand in order of declaration. Raises PackagingError as `c_view.view_structs` does.
     """
     library = manifest.library
+    structs, fronts = _structs(library, records), _fronts(library, records)
+    names = [*(struct.name for struct in structs), *(front.name for front in fronts)]
     header = (
         environment()
         .get_template("c/library.hpp.j2")
         .render(
             library=library,
             macro=c_names.macro_prefix(library),
-            structs=_structs(library, records),
-            fronts=_fronts(library, records),
+            structs=structs,
+            fronts=fronts,
+            # Macros of whatever is included before have such names, and would replace them.
+            shouted=[name for name in names if name == name.upper()],
         )
     )
     files = {cpp_names.library_header(library): header}

@@ -1,4 +1,4 @@
-"""Records of one target -> header and archive for ONNX Runtime's loader of Triton kernels.
+"""Records of one target, or of fat binaries -> header and archive for ONNX Runtime's loader of Triton kernels.
 
 The archive holds one object with all images, since the loader finds them by dlsym: whatever is not linked whole is of
 no use to it.
@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kiln.binaries.host_object import check_embedded_object
 from kiln.errors import PackagingError
-from kiln.manifest.model import OnnxRuntime
+from kiln.manifest.model import FATBIN, OnnxRuntime
 from kiln.packaging.archive import make_archive
 from kiln.packaging.arguments import image_parameters
 from kiln.packaging.c_compile import FLAGS, compiler_remedies
 from kiln.packaging.c_text import c_comment, c_string, c_type
 from kiln.packaging.host_tool import check_made, run_tool
 from kiln.packaging.objcopy import ALIGNMENT
-from kiln.packaging.onnxruntime_format import ARCHIVE, HEADER, INT, MEMBER, end_symbol, obstacle, start_symbol
+from kiln.packaging.onnxruntime_format import (
+    ARCHIVE,
+    HEADER,
+    INT,
+    MEMBER,
+    Content,
+    common_obstacle,
+    end_symbol,
+    start_symbol,
+)
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
 from kiln.stages import timed
@@ -32,16 +42,27 @@ _UNIT = "images.c"
 _WIDTH = 116
 
 
-def fitting(records: Sequence[Record], declared: OnnxRuntime) -> list[Record]:
-    """Those of one target's records that the format can say, in order.
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one row of the header is made of."""
 
-    Where the manifest lists kernels, each of them must be there, and fit. Raises PackagingError for one that does not,
-    and when none is left.
+    record: Record
+    """the image; of a fat binary, the first in it, with which the others agree in all that a row says"""
+    path: Path
+    """the file with its bytes"""
+    kind: Content
+
+
+def fitting(records: Sequence[Record], declared: OnnxRuntime, bundles: Mapping[str, Path]) -> list[Row]:
+    """Those of one target's records, or of those in fat binaries, that the format can say, in order.
+
+    `bundles` are the files of the latter, by variant. Where the manifest lists kernels, each of them must be there, and
+    fit. Raises PackagingError for one that does not, and when none is left.
     """
     fits = []
     there = {record.image.variant.kernel.key for record in records}
     for key in declared.kernels or ():
-        if key not in there:
+        if key not in there and not declared.is_bundled:
             raise PackagingError(
                 f"`onnxruntime.kernels` holds {key}, which has no variant for {declared.target}",
                 where=declared.position,
@@ -49,15 +70,21 @@ def fitting(records: Sequence[Record], declared: OnnxRuntime) -> list[Record]:
                 actual=f"variants of {', '.join(there) or 'no kernel'}",
                 remedy=f"remove {key} there, or give it a configuration for {declared.target}",
             )
-    for record in records:
-        reason, variant = obstacle(record.facts), record.image.variant
-        if reason is None:
-            fits.append(record)
+    reasons = []
+    for own in _by_variant(records) if declared.is_bundled else [[record] for record in records]:
+        record, variant = own[0], own[0].image.variant
+        name = variant.id if declared.is_bundled else record.image.id
+        reason = common_obstacle([each.facts for each in own])
+        reasons.append(f"{name}: {reason}")
+        if reason is None and declared.is_bundled:
+            fits.append(Row(record=record, path=bundles[variant.id], kind=FATBIN))
+        elif reason is None:
+            fits.append(Row(record=record, path=record.path, kind=record.facts.kind))
         elif declared.kernels is not None:
             kernel = variant.kernel
             row = next((row for row in kernel.rows if row.name == variant.block), None)
             raise PackagingError(
-                f"ONNX Runtime cannot launch {record.image.id}: {reason}",
+                f"ONNX Runtime cannot launch {name}: {reason}",
                 where=row.position if row is not None else kernel.position,
                 expected="a plain launch of whole warps, without scratch memory",
                 actual=f"{kernel.key} stands under `onnxruntime.kernels`",
@@ -67,29 +94,41 @@ def fitting(records: Sequence[Record], declared: OnnxRuntime) -> list[Record]:
             )
     if not fits:
         raise PackagingError(
-            f"none of the library's kernels for {declared.target} can be launched by ONNX Runtime",
+            f"none of the library's kernels {_meant(declared)} can be launched by ONNX Runtime",
             where=declared.position,
             expected="at least one with a plain launch of whole warps, without scratch memory",
-            actual="; ".join(dict.fromkeys(f"{record.image.id}: {obstacle(record.facts)}" for record in records[:4])),
+            actual="; ".join(dict.fromkeys(reasons[:4])) or "no images",
             remedy="remove `onnxruntime`, or add a kernel that fits",
         )
     return fits
 
 
-def render_infos(records: Sequence[Record], library: str, target: str, staging: Path) -> None:
-    """Write the header with a row for each of the `records`, which all fit."""
+def _by_variant(records: Sequence[Record]) -> list[list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.image.variant.id, []).append(record)
+    return list(found.values())
+
+
+def _meant(declared: OnnxRuntime) -> str:
+    return "in fat binaries" if declared.is_bundled else f"for {declared.target}"
+
+
+def render_infos(rows: Sequence[Row], library: str, declared: OnnxRuntime, staging: Path) -> None:
+    """Write the header with its rows, which all fit."""
+    records = [row.record for row in rows]
     text = (
         environment()
         .get_template("onnxruntime/triton_kernel_infos.h.j2")
-        .render(library=library, target=target, layouts=_layouts(records), rows=[_row(record) for record in records])
+        .render(library=library, meant=_meant(declared), layouts=_layouts(records), rows=[_row(row) for row in rows])
     )
     path = staging / HEADER
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
 
 
-def make_infos_archive(records: Sequence[Record], host: str, cc: Path, ar: Path, staging: Path) -> None:
-    """Write the archive with the images of the `records`, each between its two symbols.
+def make_infos_archive(rows: Sequence[Row], host: str, cc: Path, ar: Path, staging: Path) -> None:
+    """Write the archive with the images of the `rows`, each between its two symbols.
 
     Raises PackagingError when the compiler or ar fails, or what they made is not what was asked for.
     """
@@ -99,17 +138,17 @@ def make_infos_archive(records: Sequence[Record], host: str, cc: Path, ar: Path,
         data = bytearray()
         symbols: dict[str, int] = {}
         parts = []
-        for number, record in enumerate(records):
-            content = record.path.read_bytes()
-            is_text = record.facts.kind == "ptx"
+        for number, row in enumerate(rows):
+            content = row.path.read_bytes()
+            is_text = row.kind == "ptx"
             data += bytes(-len(data) % ALIGNMENT)
-            variant, kind = record.image.variant.id, record.facts.kind
+            variant, kind = row.record.image.variant.id, row.kind
             symbols[start_symbol(variant, kind)] = len(data)
             # Drivers read PTX as a string.
             data += content + bytes(is_text)
             symbols[end_symbol(variant, kind)] = len(data)
             # Links with names of our own: whatever an image's path is, no assembler has to read it.
-            (folder / str(number)).symlink_to(record.path.absolute())
+            (folder / str(number)).symlink_to(row.path.absolute())
             parts += _embedded(start_symbol(variant, kind), end_symbol(variant, kind), str(number), is_text=is_text)
         # A unit in C with nothing but assembly: so the compiler adds the notes that a linker wants of an object.
         lines = ['.pushsection .rodata,"a",%progbits', *parts, ".popsection"]
@@ -156,12 +195,13 @@ def _embedded(start: str, end: str, file: str, *, is_text: bool) -> list[str]:
     ]
 
 
-def _row(record: Record) -> dict[str, str | int]:
+def _row(row: Row) -> dict[str, str | int]:
     """One row of the table; texts are C++."""
+    record = row.record
     variant, facts = record.image.variant, record.facts
     integers = {name: int(value) for name, value in record.interface.constants.items() if isinstance(value, int)}
     return {
-        "start": c_string(start_symbol(variant.id, facts.kind)),
+        "start": c_string(start_symbol(variant.id, row.kind)),
         "entry": c_string(facts.entry),
         "group": c_string(variant.group),
         "name": c_string(variant.id),

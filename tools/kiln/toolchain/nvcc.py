@@ -117,10 +117,35 @@ def find_nvcc() -> Nvcc:
     cc = files.which(name)
     if cc is None:
         raise ToolchainError(f"{name} is missing: nvcc preprocesses with it", remedy=_INSTALL_GCC)
-    return Nvcc(nvcc=files.real(_find()), cc=Path(cc).absolute())
+    nvcc = _find()
+    if nvcc is None:
+        raise ToolchainError("nvcc is missing: kernels in CUDA C++ are compiled with it", remedy=_INSTALL)
+    return Nvcc(nvcc=files.real(nvcc), cc=Path(cc).absolute())
 
 
-def _find() -> Path:
+def find_fatbinary() -> Path:
+    """The program that makes fat binaries, beside the nvcc that `find_nvcc` takes.
+
+    Raises ToolchainError when there is no nvcc, or when its toolkit lacks it.
+    """
+    found = _find()
+    if found is None:
+        raise ToolchainError(
+            "fatbinary is missing, a program of a CUDA toolkit: fat binaries are made with it",
+            remedy=f"{_INSTALL}; or write `bundle: separate`",
+        )
+    nvcc = files.real(found)
+    path = nvcc.with_name("fatbinary")
+    if not files.is_file(path):
+        raise ToolchainError(
+            "the CUDA toolkit around nvcc lacks fatbinary, which makes fat binaries",
+            expected=f"a file {path}",
+            remedy="set CUDA_HOME to the folder of a whole CUDA toolkit; or write `bundle: separate`",
+        )
+    return path
+
+
+def _find() -> Path | None:
     asked, home = files.variable("NVCC"), files.variable("CUDA_HOME")
     if asked:
         return _required(asked, f"NVCC is {asked!r}", "unset NVCC, or set it to the nvcc of a CUDA toolkit")
@@ -131,10 +156,8 @@ def _find() -> Path:
         path = Path(folder) / _WHEEL
         if files.is_file(path):
             return path
-    found = files.which("nvcc")
-    if found is None:
-        raise ToolchainError("nvcc is missing: kernels in CUDA C++ are compiled with it", remedy=_INSTALL)
-    return Path(found)
+    named = files.which("nvcc")
+    return None if named is None else Path(named)
 
 
 def _required(name: str, said: str, remedy: str) -> Path:

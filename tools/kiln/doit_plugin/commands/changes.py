@@ -24,7 +24,9 @@ _DIGEST = re.compile(r"[0-9a-f]{12}|")
 
 _TITLES = {
     "closure": "the kernel's slice as a whole",
-    "entry": "the name of the kernel's function",
+    "entry": "the kernel's symbol",
+    "lines": "where the kernel's code stands",
+    "line table": "whether there is a line table",
     "arguments": "the arguments",
     "target": "the target",
     "rule": "the rule in dodo.py",

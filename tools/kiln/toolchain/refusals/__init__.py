@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kiln.manifest.model import Manifest
 from kiln.toolchain.refusals.budgets import check_budgets
+from kiln.toolchain.refusals.bundles import check_bundles
 from kiln.toolchain.refusals.dtypes import check_dtypes
 from kiln.toolchain.refusals.languages import check_languages
 from kiln.toolchain.refusals.launches import check_launches
@@ -24,6 +25,7 @@ def check(manifest: Manifest) -> None:
     check_dtypes(manifest.variants)
     check_launches(manifest.variants)
     check_budgets(manifest)
+    check_bundles(manifest)
     triton = installed_triton()
     # Without one nothing can be built, but a list can be had.
     if triton is not None and any(kernel.cuda is None for kernel in manifest.kernels):

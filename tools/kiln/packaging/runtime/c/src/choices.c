@@ -47,7 +47,7 @@ struct kiln_shape kiln_shape_of(const struct kiln_group *group, const void *args
     struct kiln_shape shape;
     memset(&shape, 0, sizeof shape);
     for (uint32_t i = 0; i < group->extent_count && i < KILN_MAX_EXTENTS; i++) {
-        const uint64_t value = extent_of(&group->extents[i], args);
+        const uint64_t value = extent_of(&kiln_group_extents(group)[i], args);
         shape.codes[i] = value <= 1 ? (uint8_t)value : (uint8_t)(65 - __builtin_clzll(value - 1));
     }
     return shape;
@@ -60,18 +60,19 @@ static int write_shape(const struct kiln_group *group, const struct kiln_shape *
     for (uint32_t i = 0; i < group->extent_count && i < KILN_MAX_EXTENTS && used < size; i++) {
         const uint8_t code = shape->codes[i];
         const char *comma = i > 0 ? "," : "";
+        const char *name = kiln_extent_name(&kiln_group_extents(group)[i]);
         const int more = code < 65
-            ? snprintf(text + used, size - used, "%s%s:%llu", comma, group->extents[i].name,
+            ? snprintf(text + used, size - used, "%s%s:%llu", comma, name,
                   code == 0 ? 0ULL : 1ULL << (code - 1))
-            : snprintf(text + used, size - used, "%s%s:18446744073709551616", comma, group->extents[i].name);
+            : snprintf(text + used, size - used, "%s%s:18446744073709551616", comma, name);
         used += (size_t)more;
     }
     if (used == 0 && size > 1) {
         used = (size_t)snprintf(text, size, "-");
     }
     return used < size ? 0
-                       : kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "the shape of %s does not fit in %zu bytes", group->name,
-                             size);
+                       : kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "the shape of %s does not fit in %zu bytes",
+                             kiln_group_name(group), size);
 }
 
 int kiln_describe_shape(const struct kiln_group *group, const void *args, char *text, size_t size)
@@ -113,14 +114,14 @@ static bool is_outdated(const struct kiln_group *group, const struct kiln_choice
     char digest[65];
     bool is_told = true;
     for (uint32_t i = 0; i < group->variant_count; i++) {
-        const struct kiln_variant *variant = group->variants[i];
-        if (variant == NULL || strcmp(variant->name, line->words[KILN_VARIANT]) != 0) {
+        const struct kiln_variant *variant = kiln_variants_of(group)[i];
+        if (variant == NULL || strcmp(kiln_variant_name(variant), line->words[KILN_VARIANT]) != 0) {
             is_told = is_told && variant != NULL;
             continue;
         }
         for (uint32_t k = 0; k < variant->image_count; k++) {
-            const struct kiln_image *image = variant->images[k];
-            if (image != NULL && strcmp(image->target, line->words[KILN_TARGET]) == 0) {
+            const struct kiln_image *image = kiln_images_of(variant)[k];
+            if (image != NULL && strcmp(kiln_image_target(image), line->words[KILN_TARGET]) == 0) {
                 write_digest(image, digest);
                 return strcmp(digest, line->words[KILN_SHA256]) != 0;
             }
@@ -136,7 +137,7 @@ static bool is_outdated(const struct kiln_group *group, const struct kiln_choice
 static const struct kiln_variant *look_up(
     const struct kiln_group *group, const struct kiln_device *device, const char *name, const char *shape)
 {
-    const char *const words[] = { kiln_library_name, group->name, name, shape };
+    const char *const words[] = { kiln_library_name, kiln_group_name(group), name, shape };
     size_t place = kiln_find_line(&known, words, 2);
     while (place < known.count && kiln_line_has(known.lines[place], words, 2)) {
         if (is_outdated(group, known.lines[place])) {
@@ -150,12 +151,14 @@ static const struct kiln_variant *look_up(
         return NULL;
     }
     for (uint32_t i = 0; i < group->variant_count; i++) {
-        const struct kiln_variant *variant = group->variants[i];
+        const struct kiln_variant *variant = kiln_variants_of(group)[i];
         const struct kiln_image *image = NULL;
         char why[1];
-        if (variant != NULL && strcmp(variant->name, known.lines[place]->words[KILN_VARIANT]) == 0) {
+        if (variant != NULL && strcmp(kiln_variant_name(variant), known.lines[place]->words[KILN_VARIANT]) == 0) {
             kiln_best_image(variant, device, &image, why, 0);
-            return image != NULL && strcmp(image->target, known.lines[place]->words[KILN_TARGET]) == 0 ? variant : NULL;
+            return image != NULL && strcmp(kiln_image_target(image), known.lines[place]->words[KILN_TARGET]) == 0
+                ? variant
+                : NULL;
         }
     }
     return NULL;
@@ -195,7 +198,7 @@ struct kiln_bucket *kiln_find_bucket(const struct kiln_driver *driver, const str
     const struct kiln_group *group, const void *args)
 {
     const struct kiln_shape shape = kiln_shape_of(group, args);
-    struct kiln_bucket **head = &group->tuned->buckets[place_of(&shape, current->device)];
+    struct kiln_bucket **head = &kiln_tuned_of(group)->buckets[place_of(&shape, current->device)];
     struct kiln_bucket *found = walk(__atomic_load_n(head, __ATOMIC_ACQUIRE), &shape, current->device);
     if (found != NULL
         && __atomic_load_n(&found->generation, __ATOMIC_ACQUIRE) == __atomic_load_n(&kiln_generation, __ATOMIC_RELAXED)) {
@@ -206,7 +209,7 @@ struct kiln_bucket *kiln_find_bucket(const struct kiln_driver *driver, const str
     if (found == NULL) {
         found = calloc(1, sizeof *found);
         if (found == NULL) {
-            kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory for a bucket of %s", group->name);
+            kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory for a bucket of %s", kiln_group_name(group));
         } else {
             found->shape = shape;
             found->device = current->device;
@@ -218,10 +221,10 @@ struct kiln_bucket *kiln_find_bucket(const struct kiln_driver *driver, const str
         if (found != NULL) {
             found->next = *head;
             __atomic_store_n(head, found, __ATOMIC_RELEASE);
-            if (!group->tuned->is_listed) {
-                group->tuned->next = tuned;
-                group->tuned->is_listed = true;
-                tuned = group->tuned;
+            if (!kiln_tuned_of(group)->is_listed) {
+                kiln_tuned_of(group)->next = tuned;
+                kiln_tuned_of(group)->is_listed = true;
+                tuned = kiln_tuned_of(group);
             }
         }
     } else if (found->generation != kiln_generation && refresh(driver, group, found) != 0) {
@@ -252,14 +255,16 @@ int kiln_remember(const struct kiln_driver *driver, const struct kiln_current *c
     if (status == 0) {
         const int length = snprintf(line, sizeof line,
             "library=%s group=%s device=%s shape=%s variant=%s target=%s sha256=%s nanoseconds=%llu", kiln_library_name,
-            group->name, name, shape, image->variant, image->target, digest, (unsigned long long)nanoseconds);
+            kiln_group_name(group), name, shape, kiln_image_variant(image), kiln_image_target(image), digest,
+            (unsigned long long)nanoseconds);
         struct kiln_choice_line *made = kiln_parse_line(line, (size_t)length, why, sizeof why);
         if (made != NULL) {
             status = kiln_put_line(&known, made);
         } else if (why[0] != '\0') {
-            status = kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "the choice for %s makes no line: %s", group->name, why);
+            status = kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "the choice for %s makes no line: %s",
+                kiln_group_name(group), why);
         } else {
-            status = kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory for the choice for %s", group->name);
+            status = kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory for the choice for %s", kiln_group_name(group));
         }
         renew();
     }

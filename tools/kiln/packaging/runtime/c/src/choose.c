@@ -20,16 +20,16 @@ static int nearness(int status)
 
 int kiln_look(struct kiln_search *search, const struct kiln_variant *variant, bool *is_over)
 {
-    const enum kiln_grid_status grid = variant->grid(search->args, search->grid);
+    const enum kiln_grid_status grid = kiln_call_grid(variant, search->args, search->grid);
     search->variant = variant;
     search->slot = NULL;
     if (grid == KILN_GRID_EMPTY) {
         return 0;
     }
-    if (!variant->selects(search->args)) {
+    if (!kiln_call_selects(variant, search->args)) {
         return KILN_ERROR_NOT_SELECTED;
     }
-    if (variant->broken(search->args) >= 0) {
+    if (kiln_call_broken(variant, search->args) >= 0) {
         return KILN_ERROR_PROMISE;
     }
     if (grid == KILN_GRID_OUT_OF_RANGE) {
@@ -60,8 +60,9 @@ static int look_at_preferred(struct kiln_search *search, kiln_preference *prefer
 {
     const struct kiln_group *group = search->group;
     for (uint32_t i = 0; i < group->variant_count; i++) {
-        if (group->variants[i] != NULL) {
-            if (group->variants[i]->grid(search->args, search->grid) == KILN_GRID_EMPTY) {
+        const struct kiln_variant *first = kiln_variants_of(group)[i];
+        if (first != NULL) {
+            if (kiln_call_grid(first, search->args, search->grid) == KILN_GRID_EMPTY) {
                 return 0;
             }
             break;
@@ -80,7 +81,7 @@ static int look_at_preferred(struct kiln_search *search, kiln_preference *prefer
 static int find(struct kiln_search *search, const struct kiln_variant *const *variants, size_t count)
 {
     kiln_preference *preferred = __atomic_load_n(&kiln_preferred, __ATOMIC_ACQUIRE);
-    if (preferred != NULL && search->group != NULL && search->group->tuned != NULL) {
+    if (preferred != NULL && search->group != NULL && kiln_tuned_of(search->group) != NULL) {
         bool is_over = false;
         const int status = look_at_preferred(search, preferred, &is_over);
         if (is_over) {
@@ -137,7 +138,8 @@ static int check_group(const struct kiln_group *group)
     }
     return group->is_uniform ? 0
                              : kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "",
-                                   "the variants of %s take different argument structs: launch one of them", group->name);
+                                   "the variants of %s take different argument structs: launch one of them",
+                                   kiln_group_name(group));
 }
 
 int kiln_launch_first(
@@ -146,13 +148,15 @@ int kiln_launch_first(
     if (variants == NULL || count == 0) {
         return kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "there are no variants to launch");
     }
-    return launch_one_of(variants[0] != NULL ? variants[0]->base : "these variants", NULL, variants, count, args, stream);
+    return launch_one_of(variants[0] != NULL ? kiln_variant_base(variants[0]) : "these variants", NULL, variants, count, args, stream);
 }
 
 int kiln_launch_group(const struct kiln_group *group, const void *args, struct CUstream_st *stream)
 {
     const int status = check_group(group);
-    return status != 0 ? status : launch_one_of(group->name, group, group->variants, group->variant_count, args, stream);
+    return status != 0
+        ? status
+        : launch_one_of(kiln_group_name(group), group, kiln_variants_of(group), group->variant_count, args, stream);
 }
 
 int kiln_choose(const struct kiln_group *group, const void *args, struct kiln_choice *choice)
@@ -164,8 +168,8 @@ int kiln_choose(const struct kiln_group *group, const void *args, struct kiln_ch
     if (status != 0) {
         return status;
     }
-    struct kiln_search search = { group->name, args, group, NULL, false, NULL, { 0, 0 }, NULL, NULL, { 0, 0, 0 } };
-    status = find(&search, group->variants, group->variant_count);
+    struct kiln_search search = { kiln_group_name(group), args, group, NULL, false, NULL, { 0, 0 }, NULL, NULL, { 0, 0, 0 } };
+    status = find(&search, kiln_variants_of(group), group->variant_count);
     if (status == 0) {
         choice->variant = search.variant;
         choice->image = search.slot != NULL ? search.slot->image : NULL;

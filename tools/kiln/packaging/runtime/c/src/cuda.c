@@ -52,6 +52,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = 95,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
     CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120,
+    CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
     CU_JIT_ERROR_LOG_BUFFER = 5,
@@ -88,11 +89,13 @@ static struct {
     int (*cuModuleLoadDataEx)(CUmodule *, const void *, unsigned int, int *, void **);
     int (*cuModuleUnload)(CUmodule);
     int (*cuModuleGetFunction)(CUfunction *, CUmodule, const char *);
+    int (*cuFuncGetAttribute)(int *, int, CUfunction);
     int (*cuFuncSetAttribute)(CUfunction, int, int);
     int (*cuFuncLoad)(CUfunction);
     int (*cuLibraryLoadData)(CUlibrary *, const void *, int *, void **, unsigned int, int *, void **, unsigned int);
     int (*cuLibraryUnload)(CUlibrary);
     int (*cuLibraryGetKernel)(CUkernel *, CUlibrary, const char *);
+    int (*cuKernelGetAttribute)(int *, int, CUkernel, CUdevice);
     int (*cuKernelSetAttribute)(int, int, CUkernel, CUdevice);
     int (*cuKernelGetFunction)(CUfunction *, CUkernel);
     int (*cuLaunchKernel)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
@@ -136,11 +139,13 @@ static int open_cuda(void *user)
         { "cuModuleLoadDataEx", &api.cuModuleLoadDataEx, true },
         { "cuModuleUnload", &api.cuModuleUnload, true },
         { "cuModuleGetFunction", &api.cuModuleGetFunction, true },
+        { "cuFuncGetAttribute", &api.cuFuncGetAttribute, true },
         { "cuFuncSetAttribute", &api.cuFuncSetAttribute, true },
         { "cuFuncLoad", &api.cuFuncLoad, false },
         { "cuLibraryLoadData", &api.cuLibraryLoadData, false },
         { "cuLibraryUnload", &api.cuLibraryUnload, false },
         { "cuLibraryGetKernel", &api.cuLibraryGetKernel, false },
+        { "cuKernelGetAttribute", &api.cuKernelGetAttribute, false },
         { "cuKernelSetAttribute", &api.cuKernelSetAttribute, false },
         { "cuKernelGetFunction", &api.cuKernelGetFunction, false },
         { "cuLaunchKernel", &api.cuLaunchKernel, true },
@@ -173,7 +178,7 @@ static int open_cuda(void *user)
         code = api.cuDeviceGetCount(&device_count);
     }
     has_libraries = api.cuLibraryLoadData != NULL && api.cuLibraryUnload != NULL && api.cuLibraryGetKernel != NULL
-        && api.cuKernelSetAttribute != NULL && api.cuKernelGetFunction != NULL;
+        && api.cuKernelGetAttribute != NULL && api.cuKernelSetAttribute != NULL && api.cuKernelGetFunction != NULL;
     return code;
 }
 
@@ -239,22 +244,24 @@ static int describe(void *user, int32_t device, struct kiln_device *described)
     return 0;
 }
 
-static int load(void *user, const struct kiln_image *image, void **module, char *log, size_t log_bytes)
+static int load(
+    void *user, const struct kiln_image *image, const void *data, void **module, char *log, size_t log_bytes)
 {
     (void)user;
+    const bool may_compile = image->kind == KILN_KIND_PTX || data != kiln_data_of(image);
     int options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
     void *values[] = { compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1) };
-    const unsigned int count = image->kind == KILN_KIND_PTX ? 2 : 0;
+    const unsigned int count = may_compile ? 2 : 0;
     int code;
     memset(compiler_log, 0, sizeof compiler_log);
     if (has_libraries) {
         CUlibrary library = NULL;
-        code = api.cuLibraryLoadData(&library, image->data, options, values, count, NULL, NULL, 0);
-        if (code == 0 && image->kind == KILN_KIND_PTX) {
-            /* It is compiled when it is put into a context. Now, so that the log is that of this image. */
+        code = api.cuLibraryLoadData(&library, data, options, values, count, NULL, NULL, 0);
+        if (code == 0 && may_compile) {
+            /* A PTX is compiled when it is put into a context. Now, so that the log is that of this image. */
             CUkernel kernel = NULL;
             CUfunction function = NULL;
-            code = api.cuLibraryGetKernel(&kernel, library, image->entry);
+            code = api.cuLibraryGetKernel(&kernel, library, kiln_image_entry(image));
             code = code != 0 ? code : api.cuKernelGetFunction(&function, kernel);
             if (code != 0) {
                 api.cuLibraryUnload(library);
@@ -263,7 +270,7 @@ static int load(void *user, const struct kiln_image *image, void **module, char 
         *module = library;
     } else {
         CUmodule loaded = NULL;
-        code = api.cuModuleLoadDataEx(&loaded, image->data, count, options, values);
+        code = api.cuModuleLoadDataEx(&loaded, data, count, options, values);
         *module = loaded;
     }
     if (code != 0 && log_bytes > 0) {
@@ -294,17 +301,37 @@ static int set_attribute(void *function, int attribute, int value, CUdevice devi
                          : api.cuFuncSetAttribute((CUfunction)function, attribute, value);
 }
 
+/* The PTX version of a function is the capability that its code was written for, also where the driver compiled it (NVIDIA,
+ * "CUDA Driver API", CU_FUNC_ATTRIBUTE_PTX_VERSION). */
+static int chosen(void *user, void *module, const struct kiln_image *image, int32_t device, int32_t *capability)
+{
+    (void)user;
+    int found = 0;
+    int code;
+    if (has_libraries) {
+        CUkernel kernel = NULL;
+        code = api.cuLibraryGetKernel(&kernel, (CUlibrary)module, kiln_image_entry(image));
+        code = code != 0 ? code : api.cuKernelGetAttribute(&found, CU_FUNC_ATTRIBUTE_PTX_VERSION, kernel, device);
+    } else {
+        CUfunction function = NULL;
+        code = api.cuModuleGetFunction(&function, (CUmodule)module, kiln_image_entry(image));
+        code = code != 0 ? code : api.cuFuncGetAttribute(&found, CU_FUNC_ATTRIBUTE_PTX_VERSION, function);
+    }
+    *capability = found;
+    return code;
+}
+
 static int get_function(void *user, void *module, const struct kiln_image *image, int32_t device, void **function)
 {
     (void)user;
     int code;
     if (has_libraries) {
         CUkernel kernel = NULL;
-        code = api.cuLibraryGetKernel(&kernel, (CUlibrary)module, image->entry);
+        code = api.cuLibraryGetKernel(&kernel, (CUlibrary)module, kiln_image_entry(image));
         *function = kernel;
     } else {
         CUfunction found = NULL;
-        code = api.cuModuleGetFunction(&found, (CUmodule)module, image->entry);
+        code = api.cuModuleGetFunction(&found, (CUmodule)module, kiln_image_entry(image));
         *function = found;
     }
     if (code == 0 && image->shared_static + image->shared_dynamic > PLAIN_SHARED) {
@@ -343,16 +370,16 @@ static int launch(void *user, const struct kiln_launch_request *request)
     }
     if (api.cuLaunchKernelEx == NULL) {
         return kiln_fail(KILN_ERROR_DRIVER_TOO_OLD, "cuLaunchKernelEx",
-            "%s is launched with attributes, which drivers know since CUDA 11.8; this one is of CUDA %d.%d", image->id,
-            driver_version / 1000, driver_version % 1000 / 10);
+            "%s is launched with attributes, which drivers know since CUDA 11.8; this one is of CUDA %d.%d",
+            kiln_image_id(image), driver_version / 1000, driver_version % 1000 / 10);
     }
     for (size_t i = 0; i < 3; i++) {
         const uint64_t blocks = (uint64_t)request->grid[i] * cluster[i];
         const uint64_t most = i == 0 ? INT32_MAX : 65535;
         if (blocks > most) {
             return kiln_fail(KILN_ERROR_GRID_OUT_OF_RANGE, "",
-                "the grid of %s has %llu blocks in %c with those of its clusters, and a driver takes %llu", image->id,
-                (unsigned long long)blocks, "xyz"[i], (unsigned long long)most);
+                "the grid of %s has %llu blocks in %c with those of its clusters, and a driver takes %llu",
+                kiln_image_id(image), (unsigned long long)blocks, "xyz"[i], (unsigned long long)most);
         }
     }
     CUlaunchAttribute attributes[3];
@@ -489,6 +516,7 @@ const struct kiln_driver *kiln_cuda_driver(void)
         .describe = describe,
         .load = load,
         .unload = unload,
+        .chosen = chosen,
         .get_function = get_function,
         .settle = settle,
         .launch = launch,

@@ -181,6 +181,11 @@ void kiln_set_checks(enum kiln_checks checks)
     (void)checks;
 }
 
+void kiln_set_launch_hook(const struct kiln_launch_hook *hook)
+{
+    (void)hook;
+}
+
 void kiln_set_scratch_allocator(const struct kiln_scratch_allocator *allocator)
 {
     (void)allocator;

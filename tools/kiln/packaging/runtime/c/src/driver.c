@@ -80,17 +80,19 @@ static int open_one(const struct kiln_driver *driver)
     return kiln_driver_failed(code, "open", "while the driver was opened", NULL);
 }
 
-/* The program's table; else CUDA, and where that has no GPU, HIP. Of two failures, the one that says more. */
+/* The program's table; else CUDA, and where that has no GPU, HIP. Of two failures, the one that says more. A libcuda that
+ * is there to be linked with, not to be run, says that it is a stub, or before CUDA 11 that it does not know what is wrong. */
 static int open_any(const struct kiln_driver **driver)
 {
-    enum { NO_DEVICE = 100 };
+    enum { STUB_LIBRARY = 34, NO_DEVICE = 100, UNKNOWN = 999 };
     if (own_table != NULL) {
         *driver = own_table;
         return open_one(own_table);
     }
     *driver = kiln_cuda_driver();
     const int cuda = open_one(*driver);
-    if (cuda != KILN_ERROR_DRIVER_NOT_FOUND && cuda != NO_DEVICE) {
+    const bool may_be_stub = cuda == STUB_LIBRARY || cuda == UNKNOWN;
+    if (cuda != KILN_ERROR_DRIVER_NOT_FOUND && cuda != NO_DEVICE && !may_be_stub) {
         return cuda;
     }
     const struct kiln_error first = *kiln_last_error();
@@ -100,7 +102,7 @@ static int open_any(const struct kiln_driver **driver)
         const struct kiln_error second = *kiln_last_error();
         return kiln_fail(hip, "dlopen", "%.250s; %.250s", first.detail, second.detail);
     }
-    return hip == KILN_ERROR_DRIVER_NOT_FOUND ? note_again(&first) : hip;
+    return hip == KILN_ERROR_DRIVER_NOT_FOUND || (hip != 0 && may_be_stub) ? note_again(&first) : hip;
 }
 
 int kiln_open_driver(const struct kiln_driver **driver)

@@ -33,7 +33,7 @@ const struct kiln_variant *kiln_variant_at(size_t index)
 const struct kiln_variant *kiln_variant_find(const char *name)
 {
     for (size_t slot = 0; name != NULL && slot < kiln_catalog.variant_slots; slot++) {
-        if (variant_at(slot) != NULL && strcmp(variant_at(slot)->name, name) == 0) {
+        if (variant_at(slot) != NULL && strcmp(kiln_variant_name(variant_at(slot)), name) == 0) {
             return variant_at(slot);
         }
     }
@@ -63,7 +63,7 @@ const struct kiln_group *kiln_group_find(const char *name)
 {
     for (size_t slot = 0; name != NULL && slot < kiln_catalog.group_slots; slot++) {
         const struct kiln_group *group = kiln_catalog.groups[slot];
-        if (group != NULL && strcmp(group->name, name) == 0) {
+        if (group != NULL && strcmp(kiln_group_name(group), name) == 0) {
             return group;
         }
     }

@@ -171,13 +171,15 @@ static int describe(void *user, int32_t device, struct kiln_device *described)
     return 0;
 }
 
-static int load(void *user, const struct kiln_image *image, void **module, char *log, size_t log_bytes)
+static int load(
+    void *user, const struct kiln_image *image, const void *data, void **module, char *log, size_t log_bytes)
 {
     (void)user;
+    (void)image;
     (void)log; /* code objects are not compiled again */
     (void)log_bytes;
     hipModule_t loaded = NULL;
-    const int code = api.hipModuleLoadData(&loaded, image->data);
+    const int code = api.hipModuleLoadData(&loaded, data);
     *module = loaded;
     return code;
 }
@@ -200,7 +202,7 @@ static int get_function(void *user, void *module, const struct kiln_image *image
     (void)user;
     (void)device;
     hipFunction_t found = NULL;
-    const int code = api.hipModuleGetFunction(&found, (hipModule_t)module, image->entry);
+    const int code = api.hipModuleGetFunction(&found, (hipModule_t)module, kiln_image_entry(image));
     *function = found;
     return code;
 }
@@ -328,6 +330,7 @@ const struct kiln_driver *kiln_hip_driver(void)
         .describe = describe,
         .load = load,
         .unload = unload,
+        .chosen = NULL,
         .get_function = get_function,
         .settle = settle,
         .launch = launch,

@@ -5,8 +5,13 @@
 #include <kiln/kiln_image.h>
 #include <kiln/kiln_launch.h>
 
+#include <string.h>
+
 /* Hidden: a shared library that takes in the archive does not export it. */
 #define KILN_INTERNAL __attribute__((visibility("hidden")))
+
+/* What assembly alone refers to, and a compiler would leave out. */
+#define KILN_USED __attribute__((used))
 
 /* Every image that lookups find, in order of declaration. In an archive of one target the images of other targets
  * are weak references, and NULL where the program has not linked them; such a registry is not complete. */
@@ -28,6 +33,81 @@ struct kiln_catalog {
 
 extern KILN_INTERNAL const struct kiln_catalog kiln_catalog;
 
+/* Where distances in records are measured from: see records.c. */
+extern KILN_INTERNAL const unsigned char kiln_anchor;
+
+/* What lies outside of a record at the distance `at` from it, by its distance to the anchor; 0 for none. */
+static inline uintptr_t kiln_outside(int32_t anchor_at, int64_t at)
+{
+    const uintptr_t record = (uintptr_t)&kiln_anchor - (uintptr_t)(intptr_t)anchor_at;
+    return at != 0 ? record + (uintptr_t)at : 0;
+}
+
+static inline const void *kiln_data_of(const struct kiln_image *image)
+{
+    return (const void *)kiln_outside(image->anchor_at, image->data_at);
+}
+
+static inline const struct kiln_image *const *kiln_images_of(const struct kiln_variant *variant)
+{
+    return (const struct kiln_image *const *)kiln_outside(variant->anchor_at, variant->images_at);
+}
+
+/* NULL where the images are separate, or the program has not linked the fat binary. */
+static inline const void *kiln_bundle_of(const struct kiln_variant *variant)
+{
+    const void *const *bundle = (const void *const *)kiln_outside(variant->anchor_at, variant->bundle_at);
+    return bundle != NULL ? *bundle : NULL;
+}
+
+static inline const struct kiln_variant *const *kiln_variants_of(const struct kiln_group *group)
+{
+    return (const struct kiln_variant *const *)kiln_outside(group->anchor_at, group->variants_at);
+}
+
+static inline struct kiln_cache *kiln_cache_of(const struct kiln_variant *variant)
+{
+    return (struct kiln_cache *)kiln_outside(variant->anchor_at, variant->cache_at);
+}
+
+/* NULL for a group that the tuner does not know. */
+static inline struct kiln_tuned *kiln_tuned_of(const struct kiln_group *group)
+{
+    return (struct kiln_tuned *)kiln_outside(group->anchor_at, group->tuned_at);
+}
+
+/* A variant's own functions. */
+typedef enum kiln_grid_status kiln_grid_function(const void *args, uint32_t grid[3]);
+typedef bool kiln_selects_function(const void *args);
+typedef int kiln_broken_function(const void *args);
+typedef void kiln_pack_function(const void *args, unsigned char *buffer);
+
+static inline enum kiln_grid_status kiln_call_grid(const struct kiln_variant *variant, const void *args, uint32_t grid[3])
+{
+    return ((kiln_grid_function *)kiln_outside(variant->anchor_at, variant->grid_at))(args, grid);
+}
+
+static inline bool kiln_call_selects(const struct kiln_variant *variant, const void *args)
+{
+    return ((kiln_selects_function *)kiln_outside(variant->anchor_at, variant->selects_at))(args);
+}
+
+static inline int kiln_call_broken(const struct kiln_variant *variant, const void *args)
+{
+    return ((kiln_broken_function *)kiln_outside(variant->anchor_at, variant->broken_at))(args);
+}
+
+static inline void kiln_call_pack(const struct kiln_variant *variant, const void *args, unsigned char *buffer)
+{
+    ((kiln_pack_function *)kiln_outside(variant->anchor_at, variant->pack_at))(args, buffer);
+}
+
+/* Whether two are one image, be either a program's copy. */
+static inline bool kiln_is_same_image(const struct kiln_image *one, const struct kiln_image *other)
+{
+    return one == other || (one != NULL && other != NULL && memcmp(one, other, sizeof *one) == 0);
+}
+
 KILN_INTERNAL void kiln_sha256(const unsigned char *data, size_t size, uint8_t digest[32]);
 
 /* An image of a variant for one device, and for one scope where modules serve no more than that. Written under the lock;
@@ -37,6 +117,7 @@ struct kiln_slot {
     int32_t device;
     uint64_t scope;
     const struct kiln_image *image; /* NULL: there is none for the device */
+    const void *data; /* what is loaded: a fat binary that holds it, or the image's own; written until it is loaded */
     void *module;
     void *function; /* NULL: not loaded yet */
     bool owns_module; /* else another slot of the variant does */
@@ -127,9 +208,17 @@ KILN_INTERNAL int kiln_best_image(const struct kiln_variant *variant, const stru
 KILN_INTERNAL int kiln_find_slot(const struct kiln_driver *driver, const struct kiln_current *current,
     const struct kiln_variant *variant, const struct kiln_image *given, struct kiln_slot **slot);
 
-/* Loads the image of a slot that has one. A stream that is captured may not allow it. */
+/* Loads the image of a slot that has one. A stream that is captured may not allow it. Of a fat binary the driver may take
+ * another image: then the slot is another one afterwards. */
 KILN_INTERNAL int kiln_load_slot(const struct kiln_driver *driver, const struct kiln_variant *variant,
-    struct kiln_slot *slot, struct CUstream_st *stream, bool has_stream);
+    struct kiln_slot **slot, struct CUstream_st *stream, bool has_stream);
+
+/* The image that suits a device best of those that are written for a capability, such as 90; NULL where there is none. */
+KILN_INTERNAL const struct kiln_image *kiln_image_of_capability(
+    const struct kiln_variant *variant, const struct kiln_device *device, int32_t capability);
+
+/* Whether an image is written for a capability. */
+KILN_INTERNAL bool kiln_is_of_capability(const struct kiln_image *image, int32_t capability);
 
 /* Why a device has no image of a variant, as a failure. */
 KILN_INTERNAL int kiln_refuse(const struct kiln_driver *driver, const struct kiln_variant *variant, int32_t device);

@@ -7,7 +7,8 @@
 
 static bool is_in_group(const struct kiln_image *image, const char *group, const char *target)
 {
-    return image != NULL && strcmp(image->group, group) == 0 && (target == NULL || strcmp(image->target, target) == 0);
+    return image != NULL && strcmp(kiln_image_group(image), group) == 0
+        && (target == NULL || strcmp(kiln_image_target(image), target) == 0);
 }
 
 size_t kiln_image_count(void)
@@ -43,7 +44,8 @@ const struct kiln_image *kiln_image_find(const char *variant, const char *target
     }
     for (size_t slot = 0; slot < kiln_registry.slots; slot++) {
         const struct kiln_image *image = kiln_registry.images[slot];
-        if (image != NULL && strcmp(image->variant, variant) == 0 && strcmp(image->target, target) == 0) {
+        if (image != NULL && strcmp(kiln_image_variant(image), variant) == 0
+            && strcmp(kiln_image_target(image), target) == 0) {
             return image;
         }
     }
@@ -61,7 +63,7 @@ const struct kiln_image *kiln_group_next(const char *group, const char *target, 
         if (reached && is_in_group(image, group, target)) {
             return image;
         }
-        reached = reached || image == previous;
+        reached = reached || kiln_is_same_image(image, previous);
     }
     return NULL;
 }

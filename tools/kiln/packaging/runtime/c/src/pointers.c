@@ -8,7 +8,8 @@
 static int refuse(const struct kiln_variant *variant, const struct kiln_argument *argument, const void *address,
     const char *why)
 {
-    return kiln_fail(KILN_ERROR_BAD_POINTER, "", "%s of %s is %p, which %s", argument->name, variant->name, address, why);
+    return kiln_fail(KILN_ERROR_BAD_POINTER, "", "%s of %s is %p, which %s", kiln_argument_name(argument),
+        kiln_variant_name(variant), address, why);
 }
 
 static int check(const struct kiln_driver *driver, const struct kiln_variant *variant,
@@ -21,7 +22,7 @@ static int check(const struct kiln_driver *driver, const struct kiln_variant *va
     }
     if (found.memory == KILN_MEMORY_DEVICE && found.device != device) {
         return kiln_fail(KILN_ERROR_BAD_POINTER, "", "%s of %s is memory of device %d, and the launch is on device %d",
-            argument->name, variant->name, (int)found.device, (int)device);
+            kiln_argument_name(argument), kiln_variant_name(variant), (int)found.device, (int)device);
     }
     if (found.memory != KILN_MEMORY_UNKNOWN) {
         return 0;
@@ -38,7 +39,7 @@ int kiln_check_pointers(const struct kiln_driver *driver, const struct kiln_vari
     int32_t device, enum kiln_checks checks)
 {
     for (uint32_t i = 0; i < variant->argument_count; i++) {
-        const struct kiln_argument *argument = &variant->arguments[i];
+        const struct kiln_argument *argument = &kiln_variant_arguments(variant)[i];
         if (!argument->is_pointer) {
             continue;
         }

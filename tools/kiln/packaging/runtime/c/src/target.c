@@ -60,7 +60,8 @@ const char *kiln_only_target(void)
 static int judge_nvidia(const struct kiln_image *image, const struct kiln_device *device, char *why, size_t size)
 {
     const bool is_ptx = image->kind == KILN_KIND_PTX;
-    const char *digits = image->target + strcspn(image->target, "0123456789");
+    const char *target = kiln_image_target(image);
+    const char *digits = target + strcspn(target, "0123456789");
     char *letter = NULL;
     const long capability = strtol(digits, &letter, 10);
     const long own = device->capability;
@@ -99,11 +100,11 @@ static int judge_nvidia(const struct kiln_image *image, const struct kiln_device
     } else {
         rank = RANK_CUBIN;
     }
-    const int needed = is_ptx ? oldest_cuda(image->ptx_isa) : 0;
+    const int needed = is_ptx ? oldest_cuda(kiln_image_ptx_isa(image)) : 0;
     const int version = device->driver_version / 1000 * 10 + device->driver_version % 1000 / 10;
     if (needed > version) {
         snprintf(why, size, "it is PTX of ISA %s, which drivers know since CUDA %d.%d, and the driver is of CUDA %d.%d",
-            image->ptx_isa, needed / 10, needed % 10, version / 10, version % 10);
+            kiln_image_ptx_isa(image), needed / 10, needed % 10, version / 10, version % 10);
         return KILN_ERROR_DRIVER_TOO_OLD;
     }
     /* Of the same architecture, code with a letter first: it may use more. */
@@ -116,13 +117,14 @@ static int judge_amd(const struct kiln_image *image, const struct kiln_device *d
         snprintf(why, size, "it is for another vendor's GPUs");
         return KILN_ERROR_NO_IMAGE;
     }
-    const size_t length = strcspn(image->target, ":");
-    if (length != strcspn(device->architecture, ":") || strncmp(image->target, device->architecture, length) != 0) {
+    const char *target = kiln_image_target(image);
+    const size_t length = strcspn(target, ":");
+    if (length != strcspn(device->architecture, ":") || strncmp(target, device->architecture, length) != 0) {
         snprintf(why, size, "it is for that architecture alone");
         return KILN_ERROR_NO_IMAGE;
     }
     /* Each feature that the image names stands among the device's. */
-    const char *feature = image->target + length;
+    const char *feature = target + length;
     while (*feature == ':') {
         const size_t word = 1 + strcspn(feature + 1, ":");
         const char *own = device->architecture + length;
@@ -144,7 +146,7 @@ static int judge_amd(const struct kiln_image *image, const struct kiln_device *d
 int kiln_judge(const struct kiln_image *image, const struct kiln_device *device, char *why, size_t size)
 {
     const char *only = kiln_only_target();
-    if (only != NULL && strcmp(only, image->target) != 0) {
+    if (only != NULL && strcmp(only, kiln_image_target(image)) != 0) {
         snprintf(why, size, "KILN_TARGET allows %s alone", only);
         return KILN_ERROR_NO_IMAGE;
     }
@@ -181,16 +183,39 @@ int kiln_judge(const struct kiln_image *image, const struct kiln_device *device,
     return rank;
 }
 
+bool kiln_is_of_capability(const struct kiln_image *image, int32_t capability)
+{
+    const char *target = kiln_image_target(image);
+    return image->kind != KILN_KIND_HSACO && strtol(target + strcspn(target, "0123456789"), NULL, 10) == capability;
+}
+
+const struct kiln_image *kiln_image_of_capability(
+    const struct kiln_variant *variant, const struct kiln_device *device, int32_t capability)
+{
+    const struct kiln_image *best = NULL;
+    int best_rank = 0;
+    for (uint32_t i = 0; i < variant->image_count; i++) {
+        const struct kiln_image *each = kiln_images_of(variant)[i];
+        char why[160];
+        const int rank = each != NULL && kiln_is_of_capability(each, capability) ? kiln_judge(each, device, why, sizeof why) : 0;
+        if (rank > best_rank) {
+            best = each;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
 int kiln_best_image(const struct kiln_variant *variant, const struct kiln_device *device,
     const struct kiln_image **image, char *why, size_t size)
 {
     const struct kiln_image *best = NULL;
     int best_rank = 0;
     int status = KILN_ERROR_NO_IMAGE;
-    size_t used = (size_t)snprintf(why, size, "%s for device %d (%s):", variant->name, (int)device->ordinal,
-        device->architecture);
+    size_t used = (size_t)snprintf(why, size, "%s for device %d (%s):", kiln_variant_name(variant),
+        (int)device->ordinal, device->architecture);
     for (uint32_t i = 0; i < variant->image_count; i++) {
-        const struct kiln_image *each = variant->images[i];
+        const struct kiln_image *each = kiln_images_of(variant)[i];
         if (each == NULL) {
             continue; /* its archive is not linked */
         }
@@ -204,11 +229,17 @@ int kiln_best_image(const struct kiln_variant *variant, const struct kiln_device
             status = rank; /* an image that the architecture would take says more than those that it would not */
         }
         if (used < size) {
-            used += (size_t)snprintf(why + used, size - used, "\n  %s: %s", each->target, reason);
+            used += (size_t)snprintf(why + used, size - used, "\n  %s: %s", kiln_image_target(each), reason);
         }
     }
     if (used < size) {
-        snprintf(why + used, size - used, best != NULL ? "\nused is %s" : "\nnone is used", best != NULL ? best->target : "");
+        const bool is_drivers = best != NULL && best->kind != KILN_KIND_HSACO && kiln_only_target() == NULL
+            && kiln_bundle_of(variant) != NULL;
+        snprintf(why + used, size - used,
+            best == NULL ? "\nnone is used"
+                : is_drivers ? "\nused is %s, unless the driver takes another one out of the fat binary"
+                             : "\nused is %s",
+            best != NULL ? kiln_image_target(best) : "");
     }
     *image = best;
     return best != NULL ? 0 : status;

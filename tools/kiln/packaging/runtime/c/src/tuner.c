@@ -86,7 +86,8 @@ static int check_addresses(const struct kiln_variant *variant, const void *args)
 {
     for (uint32_t i = 0; i < variant->argument_count; i++) {
         for (uint32_t k = 0; k < i; k++) {
-            const struct kiln_argument *one = &variant->arguments[i], *other = &variant->arguments[k];
+            const struct kiln_argument *arguments = kiln_variant_arguments(variant);
+            const struct kiln_argument *one = &arguments[i], *other = &arguments[k];
             const void *addresses[2] = { NULL, NULL };
             if (!one->is_pointer || !other->is_pointer) {
                 continue;
@@ -95,8 +96,8 @@ static int check_addresses(const struct kiln_variant *variant, const void *args)
             memcpy(&addresses[1], (const unsigned char *)args + other->offset, sizeof *addresses);
             if (addresses[0] != NULL && addresses[0] == addresses[1]) {
                 return kiln_fail(KILN_ERROR_IN_PLACE, "",
-                    "%s and %s have one address, and the launch may not be repeatable: give a reset function", other->name,
-                    one->name);
+                    "%s and %s have one address, and the launch may not be repeatable: give a reset function",
+                    kiln_argument_name(other), kiln_argument_name(one));
             }
         }
     }
@@ -107,7 +108,8 @@ static int reset_memory(const struct kiln_tune_options *options, const struct ki
 {
     const int outcome = options->reset != NULL ? options->reset(options->user, group, args, options->stream) : 0;
     return outcome == 0 ? 0
-                        : kiln_fail(KILN_ERROR_NOT_MEASURED, "", "the reset function says %d for %s", outcome, group->name);
+                        : kiln_fail(KILN_ERROR_NOT_MEASURED, "", "the reset function says %d for %s", outcome,
+                              kiln_group_name(group));
 }
 
 static int launch(const struct session *session, const struct candidate *candidate)
@@ -174,18 +176,19 @@ static int warm_up(struct session *session, struct candidate *candidate)
 static int gather(struct session *session, bool *is_empty)
 {
     const struct kiln_group *group = session->group;
-    struct kiln_search search = { group->name, session->args, NULL, session->options.stream, false, session->driver,
-        session->current, NULL, NULL, { 0, 0, 0 } };
+    struct kiln_search search = { kiln_group_name(group), session->args, NULL, session->options.stream, false,
+        session->driver, session->current, NULL, NULL, { 0, 0, 0 } };
     for (uint32_t i = 0; i < group->variant_count; i++) {
         struct candidate *candidate = &session->candidates[i];
         bool is_over = false;
-        candidate->timing.variant = group->variants[i];
+        const struct kiln_variant *variant = kiln_variants_of(group)[i];
+        candidate->timing.variant = variant;
         candidate->milliseconds = session->samples + (size_t)i * session->options.samples;
         candidate->timing.status = KILN_ERROR_NO_IMAGE;
-        if (group->variants[i] == NULL) {
+        if (variant == NULL) {
             continue; /* it is not linked */
         }
-        const int status = kiln_look(&search, group->variants[i], &is_over);
+        const int status = kiln_look(&search, variant, &is_over);
         if (is_over) {
             return status;
         }
@@ -196,7 +199,11 @@ static int gather(struct session *session, bool *is_empty)
         }
         if (status == 0) {
             candidate->slot = search.slot;
-            candidate->timing.image = search.slot->image;
+            if (kiln_bundle_of(variant) != NULL) {
+                /* The driver may take another image out of a fat binary than the search expects. */
+                candidate->timing.status = kiln_load_slot(session->driver, variant, &candidate->slot, NULL, false);
+            }
+            candidate->timing.image = candidate->slot->image;
             memcpy(candidate->grid, search.grid, sizeof candidate->grid);
         }
     }
@@ -298,11 +305,11 @@ static int tell_failure(const struct session *session)
         }
     }
     if (told == NULL) {
-        return kiln_fail(KILN_ERROR_NO_IMAGE, "", "the program has linked no image of %s", session->group->name);
+        return kiln_fail(KILN_ERROR_NO_IMAGE, "", "the program has linked no image of %s", kiln_group_name(session->group));
     }
     const int status = told->timing.status;
-    return kiln_fail(status, "", "no variant of %s could be timed; of %s, status %d: %s", session->group->name,
-        told->timing.variant->name, status, kiln_status_text(status));
+    return kiln_fail(status, "", "no variant of %s could be timed; of %s, status %d: %s", kiln_group_name(session->group),
+        kiln_variant_name(told->timing.variant), status, kiln_status_text(status));
 }
 
 /* Times what `gather` has found. */
@@ -378,15 +385,16 @@ static int measure(const struct kiln_driver *driver, const struct kiln_current *
     bool is_empty = false;
     int status = session.candidates != NULL && session.samples != NULL
         ? gather(&session, &is_empty)
-        : kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory to measure %s", group->name);
+        : kiln_fail(KILN_ERROR_OUT_OF_MEMORY, "", "no memory to measure %s", kiln_group_name(group));
     if (status == 0 && !is_empty) {
         for (uint32_t i = 0; i < group->variant_count && status == 0 && options->reset == NULL; i++) {
-            status = group->variants[i] != NULL ? check_addresses(group->variants[i], args) : 0;
+            const struct kiln_variant *variant = kiln_variants_of(group)[i];
+            status = variant != NULL ? check_addresses(variant, args) : 0;
         }
         status = status != 0 ? status : run(&session, &best);
         report(&session, timings, capacity, count);
     }
-    if (status == 0 && best != NULL && !options->only_measure && group->tuned != NULL && is_complete(&session)) {
+    if (status == 0 && best != NULL && !options->only_measure && kiln_tuned_of(group) != NULL && is_complete(&session)) {
         status = kiln_remember(driver, current, group, args, best->timing.image, best->timing.nanoseconds);
     }
     free(session.samples);
@@ -408,7 +416,7 @@ int kiln_tune(const struct kiln_group *group, const void *args, const struct kil
     }
     if (!group->is_uniform) {
         return kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "",
-            "the variants of %s take different argument structs, and do not compete", group->name);
+            "the variants of %s take different argument structs, and do not compete", kiln_group_name(group));
     }
     int status = check_options(options);
     status = status != 0 ? status : kiln_where(&driver, &current);
@@ -421,7 +429,8 @@ int kiln_tune(const struct kiln_group *group, const void *args, const struct kil
         return driver_failed(code, "capturing");
     }
     if (is_capturing) {
-        return kiln_fail(KILN_ERROR_CAPTURING, "", "%s cannot be measured on a stream that is capturing", group->name);
+        return kiln_fail(KILN_ERROR_CAPTURING, "", "%s cannot be measured on a stream that is capturing",
+            kiln_group_name(group));
     }
     pthread_mutex_lock(&measuring);
     status = measure(driver, &current, group, args, &set, timings, capacity, count);

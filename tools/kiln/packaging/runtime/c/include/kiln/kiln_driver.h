@@ -4,7 +4,7 @@
  * libamdhip64.so. Which functions are resolved, and which of them may be missing, is in src/cuda.c and src/hip.c.
  *
  * A function of the table gets the table's `user` first, and returns 0 or the driver's own error code. `open`, `describe`,
- * `load`, `unload` and `get_function` are called by one thread at a time, the others by several at once.
+ * `load`, `unload`, `chosen` and `get_function` are called by one thread at a time, the others by several at once.
  */
 #ifndef KILN_DRIVER_H
 #define KILN_DRIVER_H
@@ -79,9 +79,14 @@ struct kiln_driver {
     int (*current)(void *user, struct kiln_current *current);
     int (*describe)(void *user, int32_t device, struct kiln_device *described);
 
-    /* What a compiler in the driver says goes to log, which is empty before. */
-    int (*load)(void *user, const struct kiln_image *image, void **module, char *log, size_t log_bytes);
+    /* Loads the image from its data, or from a fat binary: then the driver takes what suits it of the images in there. What
+     * a compiler in the driver says goes to log, which is empty before. */
+    int (*load)(
+        void *user, const struct kiln_image *image, const void *data, void **module, char *log, size_t log_bytes);
     int (*unload)(void *user, void *module, uint64_t scope);
+    /* Of a fat binary: the capability that the code is written for which the driver takes on the device, 90 for 9.0, also
+     * where it compiles that. NULL for a driver that takes no fat binaries. */
+    int (*chosen)(void *user, void *module, const struct kiln_image *image, int32_t device, int32_t *capability);
     /* The function, fit to be launched on the device: with as much shared memory as the image wants. */
     int (*get_function)(void *user, void *module, const struct kiln_image *image, int32_t device, void **function);
     /* Puts the function where it runs, as its first launch would do otherwise. */

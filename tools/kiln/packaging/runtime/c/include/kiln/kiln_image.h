@@ -3,6 +3,10 @@
  * Everything here is read-only data and pure functions: no allocation, no printing, no global state, no constructor,
  * and safe from any thread. No CUDA or HIP header is needed. C99 and later, C++11 and later.
  *
+ * A record is one block of bytes without a pointer in it, so that a loader has nothing to do for it, however many there
+ * are: the struct, then its lists, then its texts. Members whose names end with _at say where something lies; the
+ * functions below read them. So records are used where they lie, by pointers: a struct that was copied has lost the rest.
+ *
  * Linking: a program that names an image's record pulls that image alone out of the archive. A program that calls
  * one of the lookups below pulls the registry, and with it every image of the archive.
  *
@@ -13,10 +17,10 @@
  * or mention it in the program. Of lib<library>.a nothing has to be named. Take one archive alone whole
  * (--whole-archive), for each holds the runtime.
  *
- * <kiln/kiln_launch.h> launches. Whoever launches otherwise loads `data` (cuModuleLoadData, hipModuleLoadData) and gets the
- * function `entry`. Its grid is what the variant's _grid function says (a cluster's blocks come on top: times cluster[0]
- * in x), its block is `threads` by 1 by 1, its dynamic shared memory `shared_dynamic`; where static and dynamic together
- * pass 48 KiB, CUDA wants CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES set first. Parameters are passed as one buffer
+ * <kiln/kiln_launch.h> launches. Whoever launches otherwise loads its data (cuModuleLoadData, hipModuleLoadData) and gets
+ * the function of its entry. Its grid is what the variant's _grid function says (a cluster's blocks come on top: times
+ * cluster[0] in x), its block is `threads` by 1 by 1, its dynamic shared memory `shared_dynamic`; where static and dynamic
+ * together pass 48 KiB, CUDA wants CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES set first. Parameters are one buffer
  * of `parameter_bytes` that the variant's _pack function writes (CU_LAUNCH_PARAM_BUFFER_POINTER,
  * HIP_LAUNCH_PARAM_BUFFER_POINTER), never as the argument struct itself: launch inputs stand behind the arguments there,
  * where the buffer has scratch pointers. An image that asks for scratch memory gets the address of as many bytes, for
@@ -34,7 +38,16 @@ extern "C" {
 #endif
 
 /* Changes whenever a struct below does; kiln_abi_version() says what the archive was compiled with. */
-#define KILN_ABI_VERSION 1
+#define KILN_ABI_VERSION 2
+
+/* Copies of records are refused in C++, where an `auto` makes one unseen. */
+#ifdef __cplusplus
+#define KILN_IN_PLACE(type) \
+    type(const type &) = delete; \
+    type &operator=(const type &) = delete;
+#else
+#define KILN_IN_PLACE(type)
+#endif
 
 enum kiln_kind {
     KILN_KIND_CUBIN = 1,
@@ -52,8 +65,9 @@ enum kiln_role {
 
 /* One parameter, as the image lays it out. */
 struct kiln_parameter {
-    const char *name; /* in the kernel's source; a hidden parameter is named after its role */
-    const char *type; /* as C has it: "void *" (a device address), "int32_t", "float"; fp16, bf16, fp8 are bits */
+    KILN_IN_PLACE(kiln_parameter)
+    uint32_t name_at; /* kiln_parameter_name() */
+    uint32_t type_at; /* kiln_parameter_type() */
     enum kiln_role role;
     uint32_t offset; /* in the parameter buffer, bytes */
     uint32_t size;   /* bytes */
@@ -62,51 +76,165 @@ struct kiln_parameter {
 
 /* A value that is compiled in: of a constexpr parameter, or 1 of an argument whose promise is to be 1. */
 struct kiln_constant {
-    const char *name;
-    const char *text; /* as Python has it: 2048, True, 1e-05, None, (1, 2); the name of a dtype or a function */
-    int64_t value;    /* of an integer or a truth value; 0 for anything else */
+    KILN_IN_PLACE(kiln_constant)
+    int64_t value; /* of an integer or a truth value; 0 for anything else */
+    uint32_t name_at; /* kiln_constant_name() */
+    uint32_t text_at; /* kiln_constant_text() */
 };
 
-/* One variant built for one target. Sizes are bytes. */
+/* One variant built for one target. Sizes are bytes. What a launch reads comes first: it is one line of a cache. */
 struct kiln_image {
-    const char *id; /* "softmax_fp16_2048@sm_90a" */
-    const char *kernel;
-    const char *variant;
-    const char *group;
-    const char *dtype;
-    const char *block; /* as it stands in names, "2048"; empty for a kernel without blocks */
-    const char *target;
-    const char *entry; /* the symbol to ask the driver for */
-    enum kiln_kind kind;
-    const void *data; /* read-only, aligned to 64; PTX is followed by one NUL that size leaves out */
-    size_t size;
-    uint8_t sha256[32]; /* of those size bytes */
-    const struct kiln_parameter *parameters; /* all of the buffer, in order */
-    uint32_t parameter_count;
-    uint32_t parameter_bytes;
-    const struct kiln_constant *constants;
-    uint32_t constant_count;
+    KILN_IN_PLACE(kiln_image)
+    uint64_t global_scratch_bytes; /* for each block of the grid and each block of its cluster */
+    uint64_t profile_scratch_bytes;
     uint32_t threads; /* of a block */
-    uint32_t warps;   /* as launched: threads / warp_size */
-    uint32_t warps_requested; /* num_warps; warp specialisation makes it differ */
-    uint32_t warp_size;
-    uint32_t cluster[3];
-    bool cooperative;
-    bool pdl; /* programmatic dependent launch */
     uint32_t shared_static;
     uint32_t shared_dynamic; /* to be given at launch */
-    uint64_t global_scratch_bytes; /* for each block of the grid and each block of its cluster */
+    uint32_t parameter_bytes;
+    uint32_t cluster[3];
+    enum kiln_kind kind;
+    bool cooperative;
+    bool pdl; /* programmatic dependent launch */
+    int32_t anchor_at;
+    uint32_t parameter_count;
+    uint32_t parameters_at; /* kiln_image_parameters() */
+    int64_t data_at; /* kiln_image_data() */
+    size_t size;     /* of the data */
+    uint8_t sha256[32]; /* of those size bytes */
     uint32_t global_scratch_align;
-    uint64_t profile_scratch_bytes;
     uint32_t profile_scratch_align;
+    uint32_t warps; /* as launched: threads / warp_size */
+    uint32_t warps_requested; /* num_warps; warp specialisation makes it differ */
+    uint32_t warp_size;
     int32_t registers; /* of 32 bits, a thread; -1 in this and the next three where it is not known: of a PTX, say */
     int32_t scalar_registers;
     int32_t spills; /* bytes a thread spills to memory, each instruction counted once */
     int32_t stack;
-    const char *ptx_isa; /* "8.0", of PTX only: it decides the oldest driver; else NULL */
-    const char *grid[3]; /* expressions over arguments, constants and launch inputs */
-    const char *select;  /* when the variant can serve a call; NULL: always */
+    uint32_t constant_count;
+    uint32_t constants_at; /* kiln_image_constants() */
+    uint32_t id_at;        /* kiln_image_id(), and so on */
+    uint32_t kernel_at;
+    uint32_t variant_at;
+    uint32_t group_at;
+    uint32_t dtype_at;
+    uint32_t block_at;
+    uint32_t target_at;
+    uint32_t entry_at;
+    uint32_t ptx_isa_at; /* 0: none */
+    uint32_t grid_at[3];
+    uint32_t select_at; /* 0: none */
 };
+
+/* What lies in the block of a record, from the start of the struct that says where. */
+static inline const void *kiln_within(const void *start, uint32_t at)
+{
+    return (const char *)start + at;
+}
+
+/* The same of a text that may be missing. */
+static inline const char *kiln_text_within(const void *start, uint32_t at)
+{
+    return at != 0 ? (const char *)start + at : NULL;
+}
+
+/* "softmax_fp16_2048@sm_90a" */
+static inline const char *kiln_image_id(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->id_at);
+}
+
+static inline const char *kiln_image_kernel(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->kernel_at);
+}
+
+static inline const char *kiln_image_variant(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->variant_at);
+}
+
+static inline const char *kiln_image_group(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->group_at);
+}
+
+static inline const char *kiln_image_dtype(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->dtype_at);
+}
+
+/* As it stands in names, "2048"; empty for a kernel without blocks. */
+static inline const char *kiln_image_block(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->block_at);
+}
+
+static inline const char *kiln_image_target(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->target_at);
+}
+
+/* The symbol to ask the driver for. */
+static inline const char *kiln_image_entry(const struct kiln_image *image)
+{
+    return (const char *)kiln_within(image, image->entry_at);
+}
+
+/* "8.0", of PTX only: it decides the oldest driver; else NULL. */
+static inline const char *kiln_image_ptx_isa(const struct kiln_image *image)
+{
+    return kiln_text_within(image, image->ptx_isa_at);
+}
+
+/* An expression over arguments, constants and launch inputs; dimension 0 is x. */
+static inline const char *kiln_image_grid(const struct kiln_image *image, uint32_t dimension)
+{
+    return dimension < 3 ? (const char *)kiln_within(image, image->grid_at[dimension]) : NULL;
+}
+
+/* When the variant can serve a call; NULL: always. */
+static inline const char *kiln_image_select(const struct kiln_image *image)
+{
+    return kiln_text_within(image, image->select_at);
+}
+
+/* All of the parameter buffer, in order: parameter_count of them. */
+static inline const struct kiln_parameter *kiln_image_parameters(const struct kiln_image *image)
+{
+    return (const struct kiln_parameter *)kiln_within(image, image->parameters_at);
+}
+
+/* constant_count of them. */
+static inline const struct kiln_constant *kiln_image_constants(const struct kiln_image *image)
+{
+    return (const struct kiln_constant *)kiln_within(image, image->constants_at);
+}
+
+/* In the kernel's source; a hidden parameter is named after its role. */
+static inline const char *kiln_parameter_name(const struct kiln_parameter *parameter)
+{
+    return (const char *)kiln_within(parameter, parameter->name_at);
+}
+
+/* As C has it: "void *" (a device address), "int32_t", "float"; fp16, bf16, fp8 are bits. */
+static inline const char *kiln_parameter_type(const struct kiln_parameter *parameter)
+{
+    return (const char *)kiln_within(parameter, parameter->type_at);
+}
+
+static inline const char *kiln_constant_name(const struct kiln_constant *constant)
+{
+    return (const char *)kiln_within(constant, constant->name_at);
+}
+
+/* As Python has it: 2048, True, 1e-05, None, (1, 2); the name of a dtype or a function. */
+static inline const char *kiln_constant_text(const struct kiln_constant *constant)
+{
+    return (const char *)kiln_within(constant, constant->text_at);
+}
+
+/* The image's bytes: read-only, aligned to 64, or to 8 within a fat binary. PTX is followed by one NUL that size leaves out. */
+const void *kiln_image_data(const struct kiln_image *image);
 
 /* The images of one target, in order of declaration. */
 struct kiln_table {

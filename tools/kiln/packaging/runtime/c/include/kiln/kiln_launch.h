@@ -45,8 +45,9 @@ enum kiln_dtype {
 
 /* One member of a variant's argument struct. Sizes are bytes. */
 struct kiln_argument {
-    const char *name; /* in the kernel's source, or of the launch input in kernels.yaml */
-    const char *type; /* as a signature has it: "*fp16", "i32" */
+    KILN_IN_PLACE(kiln_argument)
+    uint32_t name_at; /* kiln_argument_name() */
+    uint32_t type_at; /* kiln_argument_type() */
     uint32_t offset;  /* in the struct */
     uint32_t size;
     uint32_t promise; /* address or value is a multiple of 16, or the value is 1; 0 where nothing is promised */
@@ -54,50 +55,141 @@ struct kiln_argument {
     bool is_input;    /* only grid and select depend on it, and the kernel does not take it */
 };
 
-struct kiln_cache; /* what is loaded of a variant */
-
-/* A variant: what it takes, and its images. Its functions take a pointer to its argument struct. */
+/* A variant: what it takes, and its images. A record like that of an image. */
 struct kiln_variant {
-    const char *name; /* "softmax_fp16_2048" */
-    const char *base; /* the name without what is promised */
-    const char *kernel;
-    const char *group;
-    const char *dtype;
-    const char *block;
-    const char *select; /* the expression; NULL: always */
-    const struct kiln_argument *arguments;
-    uint32_t argument_count;
+    KILN_IN_PLACE(kiln_variant)
+    int32_t anchor_at;
+    int32_t cache_at;
+    int32_t images_at;  /* kiln_variant_images() */
+    int32_t grid_at;    /* kiln_variant_grid() */
+    int32_t selects_at; /* kiln_variant_selects() */
+    int32_t broken_at;  /* kiln_variant_broken() */
+    int32_t pack_at;    /* kiln_variant_pack() */
+    int32_t bundle_at;  /* kiln_variant_bundle(); 0: none */
     uint32_t args_bytes;   /* of the argument struct */
     uint32_t buffer_bytes; /* of the largest parameter buffer among the images */
     uint32_t image_count;
-    const struct kiln_image *const *images; /* in order; NULL for one whose archive the program has not linked */
-    enum kiln_grid_status (*grid)(const void *args, uint32_t grid[3]);
-    bool (*selects)(const void *args);
-    int (*broken)(const void *args); /* the first argument whose promise does not hold; -1: all hold */
-    void (*pack)(const void *args, unsigned char *buffer);
-    struct kiln_cache *cache;
+    uint32_t argument_count;
+    uint32_t arguments_at; /* kiln_variant_arguments() */
+    uint32_t name_at;      /* kiln_variant_name(), and so on */
+    uint32_t base_at;
+    uint32_t kernel_at;
+    uint32_t group_at;
+    uint32_t dtype_at;
+    uint32_t block_at;
+    uint32_t select_at; /* 0: none */
 };
 
 /* An integer in a group's argument struct that grid, select or tensors use. Offset and size are bytes. */
 struct kiln_extent {
-    const char *name;
+    KILN_IN_PLACE(kiln_extent)
+    uint32_t name_at; /* kiln_extent_name() */
     uint32_t offset;
     uint32_t size;
     bool is_signed;
 };
 
-struct kiln_tuned; /* what launches know of choices for a group */
-
-/* Variants that compute the same thing, in order of declaration. */
+/* Variants that compute the same thing, in order of declaration. A record, too. */
 struct kiln_group {
-    const char *name;
-    const struct kiln_variant *const *variants; /* NULL for one whose archive the program has not linked */
+    KILN_IN_PLACE(kiln_group)
+    int32_t anchor_at;
+    int32_t variants_at; /* kiln_group_variants() */
+    int32_t tuned_at;
     uint32_t variant_count;
+    uint32_t extent_count; /* 0 where the group is not uniform */
+    uint32_t extents_at;   /* kiln_group_extents() */
+    uint32_t name_at;      /* kiln_group_name() */
     bool is_uniform; /* all take the same argument struct; only such a group can be launched */
-    const struct kiln_extent *extents; /* of a uniform group, in the struct's order */
-    uint32_t extent_count;
-    struct kiln_tuned *tuned;
 };
+
+/* In the kernel's source, or of the launch input in kernels.yaml. */
+static inline const char *kiln_argument_name(const struct kiln_argument *argument)
+{
+    return (const char *)kiln_within(argument, argument->name_at);
+}
+
+/* As a signature has it: "*fp16", "i32". */
+static inline const char *kiln_argument_type(const struct kiln_argument *argument)
+{
+    return (const char *)kiln_within(argument, argument->type_at);
+}
+
+/* "softmax_fp16_2048" */
+static inline const char *kiln_variant_name(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->name_at);
+}
+
+/* The name without what is promised. */
+static inline const char *kiln_variant_base(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->base_at);
+}
+
+static inline const char *kiln_variant_kernel(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->kernel_at);
+}
+
+static inline const char *kiln_variant_group(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->group_at);
+}
+
+static inline const char *kiln_variant_dtype(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->dtype_at);
+}
+
+static inline const char *kiln_variant_block(const struct kiln_variant *variant)
+{
+    return (const char *)kiln_within(variant, variant->block_at);
+}
+
+/* The expression; NULL: it serves every call. */
+static inline const char *kiln_variant_select(const struct kiln_variant *variant)
+{
+    return kiln_text_within(variant, variant->select_at);
+}
+
+/* argument_count of them, in the struct's order. */
+static inline const struct kiln_argument *kiln_variant_arguments(const struct kiln_variant *variant)
+{
+    return (const struct kiln_argument *)kiln_within(variant, variant->arguments_at);
+}
+
+static inline const char *kiln_extent_name(const struct kiln_extent *extent)
+{
+    return (const char *)kiln_within(extent, extent->name_at);
+}
+
+static inline const char *kiln_group_name(const struct kiln_group *group)
+{
+    return (const char *)kiln_within(group, group->name_at);
+}
+
+/* extent_count of them, in the struct's order. */
+static inline const struct kiln_extent *kiln_group_extents(const struct kiln_group *group)
+{
+    return (const struct kiln_extent *)kiln_within(group, group->extents_at);
+}
+
+/* image_count of them, in order; NULL for one whose archive the program has not linked. */
+const struct kiln_image *const *kiln_variant_images(const struct kiln_variant *variant);
+
+/* The fat binary with all of the variant's images for NVIDIA, from which a driver chooses; NULL where they are separate.
+ * Launches load it in place of an image, but for one that they are given, by options or by KILN_TARGET. */
+const void *kiln_variant_bundle(const struct kiln_variant *variant);
+
+/* variant_count of them, in order; NULL for one whose archive the program has not linked. */
+const struct kiln_variant *const *kiln_group_variants(const struct kiln_group *group);
+
+/* What a variant computes of its argument struct: how many blocks to launch, whether its select holds, the first argument
+ * whose promise does not hold (-1: all hold), and the parameter buffer, of buffer_bytes. */
+enum kiln_grid_status kiln_variant_grid(const struct kiln_variant *variant, const void *args, uint32_t grid[3]);
+bool kiln_variant_selects(const struct kiln_variant *variant, const void *args);
+int kiln_variant_broken(const struct kiln_variant *variant, const void *args);
+void kiln_variant_pack(const struct kiln_variant *variant, const void *args, unsigned char *buffer);
 
 /* Whether a launch asks the driver of each pointer if it is memory that the device can reach: a microsecond or so each. */
 enum kiln_checks {
@@ -118,7 +210,7 @@ struct kiln_launch_options {
 /* What a group's launch would do. */
 struct kiln_choice {
     const struct kiln_variant *variant;
-    const struct kiln_image *image; /* NULL for an empty grid */
+    const struct kiln_image *image; /* NULL for an empty grid; of a fat binary that is not loaded, the one to expect */
     uint32_t grid[3]; /* with a 0 in it, a launch does nothing */
 };
 
@@ -127,6 +219,7 @@ struct kiln_handles {
     const struct kiln_image *image;
     void *module;   /* CUlibrary, CUmodule or hipModule_t */
     void *function; /* CUfunction (or a CUkernel, which launches take for one), hipFunction_t */
+    bool is_bundled; /* the module is the variant's fat binary; else the image alone */
 };
 
 /* Launches a variant; NULL for options is the default of each. */
@@ -169,6 +262,27 @@ int kiln_explain_choice(const struct kiln_variant *variant, int32_t device, char
 
 /* The checks of all launches of the process; none by default. */
 void kiln_set_checks(enum kiln_checks checks);
+
+/* What a launch hook is told of a launch. */
+struct kiln_launch_event {
+    const struct kiln_variant *variant;
+    const struct kiln_image *image; /* of a fat binary that is not loaded, the one to expect */
+    uint32_t grid[3];
+    int32_t device;
+    struct CUstream_st *stream;
+};
+
+/* Who is told of launches: for a profiler's ranges, for counters, for logs. The launching thread calls before and after
+ * around what it asks the driver, at a first use also to load the image; either may be NULL. A call that is refused, or
+ * whose grid is empty, is not told of. The hook may call the library, but launch nothing. */
+struct kiln_launch_hook {
+    void *user;
+    void (*before)(void *user, const struct kiln_launch_event *event);
+    void (*after)(void *user, const struct kiln_launch_event *event, int status);
+};
+
+/* The hook is not copied, and has to stay; NULL for none. Not while launches run. */
+void kiln_set_launch_hook(const struct kiln_launch_hook *hook);
 
 /* Who gives scratch memory to kernels that want it. Both functions are called by the launching thread around the launch:
  * release comes right behind it, while the kernel may not have begun, so memory has to go back in the stream's order, as

@@ -1,20 +1,19 @@
-/* What every library has in C++17 and later, on top of its headers in C: errors, views, launches, owners.
+/* What every library has in C++17 and later, on top of its headers in C: errors, launches, owners.
  *
  * Nothing here throws but what is called or_throw, and nothing allocates but explain_choice; builds with -fno-exceptions
- * and -fno-rtti. Views are one pointer to data of the library, which stays as long as the program. What a function does, and
- * when it may be called, is said in kiln_launch.h at the function of the same name.
+ * and -fno-rtti. What a function does, and when it may be called, is said in kiln_launch.h at the function of the same name.
  */
 #ifndef KILN_RUNTIME_HPP
 #define KILN_RUNTIME_HPP
 
 #include <kiln/kiln_launch.h>
 #include <kiln/kiln_types.hpp>
+#include <kiln/kiln_views.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -106,196 +105,6 @@ T or_throw(result<T> outcome)
     return *std::move(outcome);
 }
 #endif
-
-/* -- what there is */
-
-namespace detail {
-
-inline std::string_view text(const char *given) noexcept { return given != nullptr ? given : std::string_view(); }
-
-/* Views over pointers, in a table or by a function. What is not linked has no pointer, and is passed over. */
-template <typename View>
-class views {
-public:
-    using pointee = typename View::c_type;
-    using function = const pointee *(*)(std::size_t);
-
-    class iterator {
-    public:
-        using iterator_category = std::input_iterator_tag;
-#if __cplusplus >= 202002L
-        using iterator_concept = std::forward_iterator_tag;
-#endif
-        using value_type = View;
-        using difference_type = std::ptrdiff_t;
-        using pointer = void;
-        using reference = View;
-
-        constexpr iterator() noexcept = default;
-        View operator*() const noexcept { return View(*of_.at(index_)); }
-        iterator &operator++() noexcept
-        {
-            index_++;
-            pass_over();
-            return *this;
-        }
-        iterator operator++(int) noexcept
-        {
-            const iterator before = *this;
-            ++*this;
-            return before;
-        }
-        friend bool operator==(const iterator &a, const iterator &b) noexcept { return a.index_ == b.index_; }
-        friend bool operator!=(const iterator &a, const iterator &b) noexcept { return a.index_ != b.index_; }
-
-    private:
-        friend class views;
-        iterator(const views &of, std::size_t index) noexcept : of_(of), index_(index) { pass_over(); }
-        void pass_over() noexcept
-        {
-            while (index_ < of_.slots_ && of_.at(index_) == nullptr) {
-                index_++;
-            }
-        }
-
-        views of_;
-        std::size_t index_ = 0;
-    };
-
-    constexpr views() noexcept = default;
-    constexpr views(const pointee *const *table, std::size_t slots) noexcept : table_(table), slots_(slots) {}
-    constexpr views(function find, std::size_t slots) noexcept : find_(find), slots_(slots) {}
-
-    iterator begin() const noexcept { return iterator(*this, 0); }
-    iterator end() const noexcept { return iterator(*this, slots_); }
-    bool empty() const noexcept { return begin() == end(); }
-    std::size_t size() const noexcept { return static_cast<std::size_t>(std::distance(begin(), end())); }
-
-private:
-    const pointee *at(std::size_t slot) const noexcept { return table_ != nullptr ? table_[slot] : find_(slot); }
-
-    const pointee *const *table_ = nullptr;
-    function find_ = nullptr;
-    std::size_t slots_ = 0;
-};
-
-/* A name as C wants it. No declared name is as long as the buffer, so that a longer one is not found. */
-class c_name {
-public:
-    explicit c_name(std::string_view name) noexcept
-    {
-        if (name.size() < sizeof text_) {
-            std::memcpy(text_, name.data(), name.size());
-        }
-    }
-    const char *get() const noexcept { return text_; }
-
-private:
-    char text_[256] = {};
-};
-
-} // namespace detail
-
-/* An image; what has no function here is in the record behind ->. */
-class image_view {
-public:
-    using c_type = kiln_image;
-
-    explicit image_view(const kiln_image &image) noexcept : c_(&image) {}
-    const kiln_image &c() const noexcept { return *c_; }
-    const kiln_image *operator->() const noexcept { return c_; }
-
-    std::string_view id() const noexcept { return c_->id; }
-    std::string_view variant() const noexcept { return c_->variant; }
-    std::string_view group() const noexcept { return c_->group; }
-    std::string_view kernel() const noexcept { return c_->kernel; }
-    std::string_view dtype() const noexcept { return c_->dtype; }
-    std::string_view block() const noexcept { return c_->block; }
-    std::string_view target() const noexcept { return c_->target; }
-    std::string_view entry() const noexcept { return c_->entry; }
-    /* Of PTX only, else empty. */
-    std::string_view ptx_isa() const noexcept { return detail::text(c_->ptx_isa); }
-    span<const std::byte> data() const noexcept { return { static_cast<const std::byte *>(c_->data), c_->size }; }
-    span<const kiln_parameter> parameters() const noexcept { return { c_->parameters, c_->parameter_count }; }
-    span<const kiln_constant> constants() const noexcept { return { c_->constants, c_->constant_count }; }
-    [[nodiscard]] bool verify() const noexcept { return kiln_image_verify(c_); }
-
-    friend bool operator==(image_view a, image_view b) noexcept { return a.c_ == b.c_; }
-    friend bool operator!=(image_view a, image_view b) noexcept { return a.c_ != b.c_; }
-
-private:
-    const kiln_image *c_;
-};
-
-/* A variant, with the images that the program has linked. */
-class variant_view {
-public:
-    using c_type = kiln_variant;
-
-    explicit variant_view(const kiln_variant &variant) noexcept : c_(&variant) {}
-    const kiln_variant &c() const noexcept { return *c_; }
-    const kiln_variant *operator->() const noexcept { return c_; }
-
-    std::string_view name() const noexcept { return c_->name; }
-    std::string_view base() const noexcept { return c_->base; }
-    std::string_view group() const noexcept { return c_->group; }
-    std::string_view kernel() const noexcept { return c_->kernel; }
-    std::string_view dtype() const noexcept { return c_->dtype; }
-    std::string_view block() const noexcept { return c_->block; }
-    /* Empty for a variant that serves every call. */
-    std::string_view select() const noexcept { return detail::text(c_->select); }
-    span<const kiln_argument> arguments() const noexcept { return { c_->arguments, c_->argument_count }; }
-    detail::views<image_view> images() const noexcept { return { c_->images, c_->image_count }; }
-
-    friend bool operator==(variant_view a, variant_view b) noexcept { return a.c_ == b.c_; }
-    friend bool operator!=(variant_view a, variant_view b) noexcept { return a.c_ != b.c_; }
-
-private:
-    const kiln_variant *c_;
-};
-
-/* A group, with the variants that the program has linked. */
-class group_view {
-public:
-    using c_type = kiln_group;
-
-    explicit group_view(const kiln_group &group) noexcept : c_(&group) {}
-    const kiln_group &c() const noexcept { return *c_; }
-    const kiln_group *operator->() const noexcept { return c_; }
-
-    std::string_view name() const noexcept { return c_->name; }
-    bool is_uniform() const noexcept { return c_->is_uniform; }
-    detail::views<variant_view> variants() const noexcept { return { c_->variants, c_->variant_count }; }
-
-    friend bool operator==(group_view a, group_view b) noexcept { return a.c_ == b.c_; }
-    friend bool operator!=(group_view a, group_view b) noexcept { return a.c_ != b.c_; }
-
-private:
-    const kiln_group *c_;
-};
-
-/* All of them, in order of declaration. Whoever calls one of these, or of the three below, links every image. */
-inline detail::views<image_view> images() noexcept { return { &kiln_image_at, kiln_image_count() }; }
-inline detail::views<variant_view> variants() noexcept { return { &kiln_variant_at, kiln_variant_count() }; }
-inline detail::views<group_view> groups() noexcept { return { &kiln_group_at, kiln_group_count() }; }
-
-[[nodiscard]] inline std::optional<image_view> find_image(std::string_view variant, std::string_view target) noexcept
-{
-    const kiln_image *found = kiln_image_find(detail::c_name(variant).get(), detail::c_name(target).get());
-    return found != nullptr ? std::optional(image_view(*found)) : std::nullopt;
-}
-
-[[nodiscard]] inline std::optional<variant_view> find_variant(std::string_view name) noexcept
-{
-    const kiln_variant *found = kiln_variant_find(detail::c_name(name).get());
-    return found != nullptr ? std::optional(variant_view(*found)) : std::nullopt;
-}
-
-[[nodiscard]] inline std::optional<group_view> find_group(std::string_view name) noexcept
-{
-    const kiln_group *found = kiln_group_find(detail::c_name(name).get());
-    return found != nullptr ? std::optional(group_view(*found)) : std::nullopt;
-}
 
 /* -- launches */
 

@@ -32,8 +32,9 @@ enum kiln_tuner {
  * A candidate is launched with the caller's own arguments, some twenty times: it writes its outputs each time. That is
  * right only for kernels whose launch can be repeated. One that reads what it has written (in place, or adding up) needs
  * `reset`, which is called before each launch, and before the launch proper where a launch measures: it puts the memory of
- * the arguments in order, in the order of the stream. Not 0: this group is not to be measured. Without it, arguments of
- * which two have the same address are refused. Where a graph's capture runs in any thread, measure nothing. */
+ * the arguments in order, in the order of the stream. Not 0: this group is not to be measured. It must not throw, for what
+ * calls it is C, and holds the lock of the one measurement that runs. Without it, arguments of which two have the same
+ * address are refused. Where a graph's capture runs in any thread, measure nothing. */
 struct kiln_tune_options {
     size_t struct_bytes; /* sizeof(struct kiln_tune_options) */
     struct CUstream_st *stream; /* of kiln_tune; a launch that measures does it on its own */
