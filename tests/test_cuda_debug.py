@@ -34,6 +34,9 @@ __global__ void scale(T *x, T factor, int n) {
     }
 }
 """
+# A second kernel of the same function, with neither.
+WITHOUT = MANIFEST[MANIFEST.index("    source") :].replace("scale_{dtype}", "plain_{dtype}")
+PLAIN = f"  plain:\n    targets: [sm_80]\n    entry_names: function\n    debug: false\n{WITHOUT}"
 OWN, HEADER = "/<kiln>/kernels/scale.cu", "/<kiln>/kernels/factor.cuh"
 
 
@@ -55,20 +58,22 @@ def test_names_and_lines(project: Project, target: str, kind: str) -> None:
 
 def test_the_code_is_that_of_an_image_without_lines(project: Project, tmp_path: Path) -> None:
     """And a build in another folder makes the same bytes, names of file-local functions among them."""
-    plain = create(tmp_path / "plain", SOURCE)
-    plain.doit("compile").expect()
+    other = create(tmp_path / "with a blank" / "and deeper", SOURCE, BOTH + PLAIN)
+    names = ["scale_fp32_128@sm_80", "plain_fp32_128@sm_80"]
+    other.doit(*(f"compile:{name}" for name in names)).expect()
     code = [
-        [section.data for section in open_elf(image(each)).sections if section.flags & SHF_EXECINSTR]
-        for each in (project, plain)
+        [section.data for section in open_elf(image(other, name)).sections if section.flags & SHF_EXECINSTR]
+        for name in names
     ]
     assert code[0] == code[1] != []
-    assert facts(plain)["entry"] == "_Z5scaleIfLi128EEvPT_S0_i"
-    other = create(tmp_path / "with a blank" / "and deeper", SOURCE, BOTH)
-    other.doit("compile", "archive:sources").expect()
-    for name in other.files("build/images") | project.files("build/images"):
-        path = Path("build/images") / name
-        assert (other.folder / path).read_bytes() == (project.folder / path).read_bytes()
-    said = json.loads(other.read("build/share/scratch/source_map.json"))
+    assert facts(other, names[1])["entry"] == "_Z5scaleIfLi128EEvPT_S0_i"
+    # A cubin with a line table holds the text of the PTX that it was made of.
+    assert image(other, names[0]) == image(project, names[0])
+    assert facts(other, names[0]) == facts(project, names[0])
+
+
+def test_the_sources_go_with_the_package(project: Project) -> None:
+    said = json.loads(project.read("build/share/scratch/source_map.json"))
     assert set(said["files"]) == {OWN, HEADER}
 
 

@@ -68,7 +68,7 @@ def power(x):
 """
 PLAIN = SCALE.replace("scale_kernel", "plain_kernel")
 IMAGES = {"sm_80": "cubin", "compute_80": "ptx", "gfx942": "hsaco"}
-OWN = {f"{kernel}_fp32_128@{target}" for kernel in ("scale",) for target in IMAGES}
+OWN, OTHERS = ({f"{kernel}_fp32_128@{target}" for target in IMAGES} for kernel in ("scale", "plain"))
 
 
 def create(folder: Path) -> Project:
@@ -166,16 +166,14 @@ def test_edits_build_what_they_concern(project: Project) -> None:
     assert below.ran("compile") == []
     assert project.read("build/share/scratch/sources/kernels/scale.py").endswith("pass\n")
 
-    project.edit("kernels.yaml", "    entry_names: variant\n", "")
-    renamed = project.doit(*tasks).expect()
-    assert set(renamed.ran("compile")) == OWN
-    assert facts(project, "scale", "gfx942")["entry"] == "scale_kernel"
+    # The library's word is for the kernel that has none of its own.
     project.edit("kernels.yaml", "library: scratch\n", "library: scratch\nentry_names: variant\n")
-    assert set(project.doit(*tasks).expect().ran("compile")) == OWN | {name.replace("scale", "plain") for name in OWN}
+    assert set(project.doit(*tasks).expect().ran("compile")) == OTHERS
+    assert facts(project, "plain", "gfx942")["entry"] == "plain_fp32_128"
 
-    project.edit("kernels.yaml", "    debug: true\n", "")
-    without = project.doit("compile").expect()
-    assert set(without.ran("compile")) == OWN
+    project.edit("kernels.yaml", OPTIONS, "    entry_names: function\n")
+    assert set(project.doit("compile").expect().ran("compile")) == OWN
+    assert facts(project, "scale", "gfx942")["entry"] == "scale_kernel"
     assert not (project.folder / "build/share").exists()
     assert line_table(image(project, "scale", "sm_80"), "cubin") == frozenset()
 

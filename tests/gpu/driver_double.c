@@ -49,7 +49,7 @@ typedef struct {
 } stream;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread void *current;
+static __thread void *current, *below;
 
 static FILE *open_file(const char *name, const char *mode)
 {
@@ -74,7 +74,12 @@ static unsigned char *slurp(const char *path, size_t size)
 int cuInit(unsigned flags) { return (int)flags; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { static int primary; *context = &primary; return device; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
 int cuCtxCreate_v2(void **context, unsigned flags, int device) { *context = calloc(1, 1); return (int)flags + device; }
+int cuCtxCreate_v4(void **context, void *more, unsigned flags, int device)
+{
+    return more != NULL ? 1 : cuCtxCreate_v2(context, flags, device);
+}
 int cuCtxDestroy_v2(void *context) { free(context); return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return context == NULL; }
 int cuCtxSynchronize(void) { return 0; }
@@ -162,12 +167,22 @@ static void *pointer(unsigned long long address)
 }
 
 int cuMemFree_v2(unsigned long long address) { free(pointer(address)); return 0; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = *total = (size_t)1 << 30; return 0; }
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy(pointer(to), from, size); return 0; }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, pointer(from), size); return 0; }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t size, const stream *on)
+{
+    return on != NULL && on->captured != NULL ? 900 : cuMemcpyHtoD_v2(to, from, size);
+}
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t size, const stream *on)
+{
+    return on != NULL && on->captured != NULL ? 900 : cuMemcpyDtoH_v2(to, from, size);
+}
 
 /* What the library asks of every driver: an H100 with one context, whose memory nobody asks about. */
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGetName(char *name, int size, int device) { snprintf(name, (size_t)size, "a double"); return device; }
 int cuDeviceGetAttribute(int *value, int number, int device)
 {
     static const int values[121] = { [1] = 1024, [10] = 32, [16] = 132, [38] = 50 << 20, [75] = 9, [95] = 1, [97] = 232448, [120] = 1 };
@@ -178,8 +193,8 @@ int cuGetErrorName(int code, const char **name) { *name = NULL; return code; }
 int cuGetErrorString(int code, const char **text) { *text = NULL; return code; }
 int cuCtxGetCurrent(void **context) { *context = current; return 0; }
 int cuCtxGetDevice(int *device) { *device = 0; return current == NULL ? 201 : 0; }
-int cuCtxPushCurrent_v2(void *context) { return context == NULL; }
-int cuCtxPopCurrent_v2(void **context) { *context = NULL; return 0; }
+int cuCtxPushCurrent_v2(void *context) { below = current; current = context; return context == NULL; }
+int cuCtxPopCurrent_v2(void **context) { *context = current; current = below; return 0; }
 int cuStreamIsCapturing(const stream *each, int *status) { *status = each != NULL && each->captured != NULL; return 0; }
 int cuLibraryLoadData(image **library, const void *data, int *options, void **values, unsigned count, int *own, void **own_values,
                       unsigned own_count)
@@ -195,10 +210,10 @@ int cuKernelSetAttribute(int number, int value, image *kernel, int device)
     return device != 0 ? 101 : cuFuncSetAttribute(kernel, number, value);
 }
 int cuPointerGetAttribute(void *value, int number, unsigned long long address) { return value != NULL && number > 0 && address > 0; }
-int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t size, void *stream)
+int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t size, const stream *on)
 {
     memset(pointer(to), byte, size);
-    return stream != NULL;
+    return on != NULL && on->captured != NULL ? 900 : 0;
 }
 int cuEventCreate(void **event, unsigned flags) { *event = NULL; return (int)flags; }
 int cuEventDestroy_v2(void *event) { return event != NULL; }

@@ -511,7 +511,7 @@ class Library:
                     targets=(),
                     budgets={},
                     # What they change, facts say.
-                    entry_names="",
+                    entry_names="function",
                     debug=False,
                     # A variant has a fat binary or none; images do not know.
                     bundle="separate",

@@ -14,9 +14,11 @@ from kiln.manifest.expression import Expression
 from kiln.manifest.signature import Signature
 
 FATBIN: Literal["fatbin"] = "fatbin"
-"""in place of a target: all of NVIDIA's, in one fat binary"""
+"""how images are bundled; and in place of a target, all of NVIDIA's in one fat binary"""
 Bundle = Literal["separate", "fatbin"]
 """how a variant's images for NVIDIA go into packages: each by itself, or all in one fat binary"""
+EntryNames = Literal["function", "variant"]
+"""what a kernel's entry, the symbol that profilers show, can be called after"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +171,8 @@ class Kernel:
     strides: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     """pointer argument -> elements from one index of each dimension of its tensor to the next; of a tensor that is not
     here the last dimension is innermost, and it has no gaps"""
-    entry_names: str = "function"
-    """what the symbols of its images are called after: function or variant"""
+    entry_names: EntryNames = "function"
+    """what the symbols of its images are called after"""
     debug: bool = False
     """whether its images have line tables"""
     bundle: Bundle = "separate"

@@ -11,7 +11,7 @@ from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
 from kiln.manifest.dtypes import DTYPES, is_integer, suggest_dtype
-from kiln.manifest.model import FATBIN, NO_BLOCK, NO_PROMISES, Bundle
+from kiln.manifest.model import FATBIN, NO_BLOCK, NO_PROMISES, Bundle, EntryNames
 from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path
 from kiln.manifest.promises import PromiseSets
 from kiln.manifest.targets import TargetList
@@ -40,6 +40,7 @@ VERSION = 1
 HOSTS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 
 BUNDLES: tuple[Bundle, ...] = get_args(Bundle)
+ENTRY_NAMES: tuple[EntryNames, ...] = get_args(EntryNames)
 
 INTEGER_DTYPES = tuple(filter(is_integer, DTYPES))
 """what expressions can compute with"""
@@ -128,9 +129,6 @@ COMPUTED = Key(
     example="BLOCK_K // 32",
 )
 """What a constant is computed with: apart from the literals, since any text is a text."""
-
-ENTRY_NAMES = ("function", "variant")
-"""what a kernel's entry, the symbol that profilers show, can be called after"""
 
 KERNEL: dict[str, Key] = {
     "source": Key(

@@ -164,7 +164,7 @@ def make_bundle_object(
 ) -> None:
     """Write the fat binary as a host object at `output`: read-only data, aligned to 64, between two symbols.
 
-    The data of each cubin has its own symbols in it, the ones that it has in an object by itself; it is aligned to 8.
+    The data of each cubin has its own symbols in it, those that it has in an object by itself; it is aligned to 8.
     Raises PackagingError when the compiler fails, or what it made is not what was asked for.
     """
     words = HOSTS[host]
@@ -174,6 +174,7 @@ def make_bundle_object(
         if entry.kind == "cubin":
             own = c_names.image_symbol(library, variant, image.target)
             symbols[c_names.data_symbol(own)] = entry.offset
+            symbols[c_names.content_symbol(own, image.facts.sha256)] = entry.offset
             symbols[c_names.data_end_symbol(own)] = entry.offset + len(image.data)
     with TemporaryDirectory(dir=output.parent) as scratch, timed("cc"):
         folder = Path(scratch)

@@ -148,7 +148,8 @@ int kiln_launch_first(
     if (variants == NULL || count == 0) {
         return kiln_fail(KILN_ERROR_INVALID_ARGUMENT, "", "there are no variants to launch");
     }
-    return launch_one_of(variants[0] != NULL ? kiln_variant_base(variants[0]) : "these variants", NULL, variants, count, args, stream);
+    const char *what = variants[0] != NULL ? kiln_variant_base(variants[0]) : "these variants";
+    return launch_one_of(what, NULL, variants, count, args, stream);
 }
 
 int kiln_launch_group(const struct kiln_group *group, const void *args, struct CUstream_st *stream)
@@ -168,7 +169,8 @@ int kiln_choose(const struct kiln_group *group, const void *args, struct kiln_ch
     if (status != 0) {
         return status;
     }
-    struct kiln_search search = { kiln_group_name(group), args, group, NULL, false, NULL, { 0, 0 }, NULL, NULL, { 0, 0, 0 } };
+    struct kiln_search search = { kiln_group_name(group), args, group, NULL, false, NULL, { 0, 0 }, NULL, NULL,
+        { 0, 0, 0 } };
     status = find(&search, kiln_variants_of(group), group->variant_count);
     if (status == 0) {
         choice->variant = search.variant;

@@ -81,7 +81,8 @@ static int open_one(const struct kiln_driver *driver)
 }
 
 /* The program's table; else CUDA, and where that has no GPU, HIP. Of two failures, the one that says more. A libcuda that
- * is there to be linked with, not to be run, says that it is a stub, or before CUDA 11 that it does not know what is wrong. */
+ * is there to be linked with, not to be run, says that it is a stub, or before CUDA 11 that it does not know what is
+ * wrong. */
 static int open_any(const struct kiln_driver **driver)
 {
     enum { STUB_LIBRARY = 34, NO_DEVICE = 100, UNKNOWN = 999 };

@@ -256,7 +256,8 @@ static int load_locked(const struct kiln_driver *driver, const struct kiln_varia
 static struct kiln_slot *newest(const struct kiln_variant *variant, struct kiln_slot *slot)
 {
     const struct kiln_current current = { slot->device, slot->scope };
-    struct kiln_slot *found = slot->data == kiln_bundle_of(variant) ? walk(kiln_cache_of(variant)->chosen, &current, NULL) : NULL;
+    const bool is_bundled = slot->data == kiln_bundle_of(variant);
+    struct kiln_slot *found = is_bundled ? walk(kiln_cache_of(variant)->chosen, &current, NULL) : NULL;
     return found != NULL ? found : slot;
 }
 

@@ -197,7 +197,8 @@ const struct kiln_image *kiln_image_of_capability(
     for (uint32_t i = 0; i < variant->image_count; i++) {
         const struct kiln_image *each = kiln_images_of(variant)[i];
         char why[160];
-        const int rank = each != NULL && kiln_is_of_capability(each, capability) ? kiln_judge(each, device, why, sizeof why) : 0;
+        const bool is_meant = each != NULL && kiln_is_of_capability(each, capability);
+        const int rank = is_meant ? kiln_judge(each, device, why, sizeof why) : 0;
         if (rank > best_rank) {
             best = each;
             best_rank = rank;

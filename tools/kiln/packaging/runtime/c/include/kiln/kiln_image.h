@@ -233,7 +233,8 @@ static inline const char *kiln_constant_text(const struct kiln_constant *constan
     return (const char *)kiln_within(constant, constant->text_at);
 }
 
-/* The image's bytes: read-only, aligned to 64, or to 8 within a fat binary. PTX is followed by one NUL that size leaves out. */
+/* The image's bytes: read-only, aligned to 64, or to 8 within a fat binary. PTX is followed by one NUL, which size leaves
+ * out. */
 const void *kiln_image_data(const struct kiln_image *image);
 
 /* The images of one target, in order of declaration. */
