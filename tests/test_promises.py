@@ -175,11 +175,11 @@ def test_specialize_and_pack_in_rust(project: Project, tmp_path: Path) -> None:
         packs = "".join(f"Some({place}) => {name}::pack(&args).to_vec(),\n" for place, name in enumerate(names))
         base = f"{kernel}_fp16_256"
         return f"""
-        let args = {base}::Args {{ out_ptr: DevicePtr(out), in_ptr: DevicePtr(source), step, n{more} }};
+        let args = {base}::Args {{ out_ptr: DevicePtr::new(out), in_ptr: DevicePtr::new(source), step, n{more} }};
         let place = args.specialize();
         let buffer = match place {{ {packs} _ => Vec::new() }};
         let hex: String = buffer.iter().map(|byte| format!("{{byte:02x}}")).collect();
-        let name = place.map_or("none", |place| {base}::VARIANTS[place]);
+        let name = place.map_or("none", |place| {base}::VARIANTS[place].name);
         let number = place.map_or(-1, |place| place as i64);
         println!("{{}}", format!("{{number}} {{name}} {{hex}}").trim_end());
 """
