@@ -146,7 +146,8 @@ def test_header_and_crate_say_what_was_renamed(project: Project) -> None:
     assert f"void *do_; /* *i32, [typename, register], {said}, address must be a multiple of 16 */" in header
     assert "C, C++ or Rust keeps for itself has an underscore behind it here (do_)" in header
     module = project.read("build/rust/scratch/src/variants/back_fp32.rs")
-    assert re.search(rf"/// Device address of `i32` elements .*; {said}; .*\n    pub do_: crate::DevicePtr<i32>,", module)
+    documented = rf"/// Device address of `i32` elements .*; {said}; .*\n    pub do_: crate::DevicePtr<i32>,"
+    assert re.search(documented, module)
     facts = json.loads(project.read("build/images/sm_80/back_fp32.facts.json"))
     assert len([item for item in facts["parameters"] if item["role"] == "user"]) == len(WORDS) + 1
 
