@@ -35,6 +35,15 @@ def test_a_child_that_dies_costs_time_only() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
+def test_nobody_may_be_told_how_a_child_ends() -> None:
+    """Whoever starts a build may ignore how children end, and then the build does, too."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert Aside(lambda: "found").answer() == "found"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_there_is_no_child_beside_threads_or_without_the_systems_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
