@@ -42,7 +42,7 @@ OWN, HEADER = "/<kiln>/kernels/scale.cu", "/<kiln>/kernels/factor.cuh"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = create(tmp_path_factory.mktemp("cuda") / "debug", SOURCE, BOTH)
+    made = create(tmp_path_factory.mktemp("cuda") / "d\u00e9bug", SOURCE, BOTH)
     made.doit("compile", "archive:sources").expect()
     return made
 

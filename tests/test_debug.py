@@ -149,6 +149,17 @@ def test_another_folder_makes_the_same_bytes(project: Project, tmp_path: Path) -
             assert (other.folder / below / name).read_bytes() == (project.folder / below / name).read_bytes()
 
 
+def test_a_name_that_is_not_ascii(tmp_path: Path) -> None:
+    """Assemblers take ASCII alone; the file lies in the package under the name that the line table has."""
+    manifest = MANIFEST[: MANIFEST.index("  plain:")].replace("scale.py", "\u00fcb%ung.py") + OPTIONS
+    project = Project.create(tmp_path / "project", manifest=manifest, **{"\u00fcb%ung": SCALE}, shared=SHARED)
+    project.doit("compile", "archive:sources").expect()
+    name = "kernels/%C3%BCb%25ung.py"
+    for target, kind in IMAGES.items():
+        assert f"/<kiln>/{name}" in {file for file, _ in line_table(image(project, "scale", target), kind)}
+    assert project.read(f"build/share/scratch/sources/{name}") == SCALE
+
+
 def test_edits_build_what_they_concern(project: Project) -> None:
     """Lines count for the kernel that has them; each of the options counts for its own kernel."""
     tasks = ("compile", "archive:sources")

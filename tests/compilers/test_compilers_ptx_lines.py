@@ -52,6 +52,16 @@ def test_no_path_is_left_and_no_digest_of_one() -> None:
     }
 
 
+def test_a_path_is_read_as_nvcc_writes_it() -> None:
+    """Bytes that are not ASCII are octal there, and a backslash is two."""
+    named: list[str] = []
+    text = ptx('/home/\\303\\274 \\\\1 \\"x\\"', "0123abcd")
+    made = with_virtual_files(text, lambda file: named.append(file) or virtual(file))
+    assert named == ['/home/\u00fc \\1 "x"/kernels/k.cu', '/home/\u00fc \\1 "x"/kernels/a b.cuh']
+    assert made == with_virtual_files(ptx("/tmp/x", "0123abcd"), virtual)
+    assert ".file" not in without_lines(text)
+
+
 def test_the_files_come_to_stand_before_the_code() -> None:
     """So a text that is cut short ends without its last brace, as any other."""
     text = ptx("/tmp/x", "0123abcd")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kiln.closure.virtual_names import CUDA, SYSTEM, virtual_name
+from kiln.closure.virtual_names import CUDA, SYSTEM, plain, virtual_name
 from kiln.compilers.cuda_messages import failure, out_of_memory, out_of_space, with_own_lines
 from kiln.compilers.cuda_request import CudaRequest
 from kiln.compilers.cuda_unit import ENTRY, unit
@@ -150,10 +150,10 @@ class _Compiler:
             if path == Path(os.path.normpath(self.folder / name)):
                 return virtual_name(name)
         if real.is_relative_to(nvcc.headers):
-            return f"{CUDA}/{real.relative_to(nvcc.headers).as_posix()}"
+            return f"{CUDA}/{plain(real.relative_to(nvcc.headers).as_posix())}"
         if any(real.is_relative_to(each) for each in nvcc.system_headers):
-            return f"{SYSTEM}{path.as_posix()}"
-        return f"/<{_UNIT}>" if path == self.top / _UNIT else file
+            return f"{SYSTEM}{plain(path.as_posix())}"
+        return f"/<{_UNIT}>" if path == self.top / _UNIT else plain(file)
 
     def assemble(self, text: str, *, lines: bool) -> tuple[bytes, int | None]:
         """The cubin of a PTX, with a line table or without, and the bytes that a thread spills."""

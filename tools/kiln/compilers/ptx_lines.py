@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from kiln.compilers.ptx_entry import without_path
 
-_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"[^\n]*\n', re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"((?:[^"\\\n]|\\.)*)"[^\n]*\n', re.MULTILINE)
 """behind the name may stand a time stamp and a size, which are left out"""
+_ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LOC = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)[^\n]*?(?:inlined_at[ \t]+(\d+)[^\n]*)?$", re.MULTILINE)
 _ADDRESS_SIZE = re.compile(r"^[ \t]*\.address_size[ \t]+\d+[ \t]*\n", re.MULTILINE)
 _STRINGS = re.compile(r"^[ \t]*\.section[ \t]+\.debug_str\s*\{[^{}]*\}", re.MULTILINE)
@@ -24,7 +25,7 @@ def with_virtual_files(text: str, virtual: Callable[[str], str]) -> str | None:
     nvcc lists the files at the end, where a text that is cut short has lost some: None where a line's file is not
     among them. They come to stand in front of the code.
     """
-    names = {number: virtual(name) for number, name in _FILE.findall(text)}
+    names = {number: virtual(_unescaped(name)) for number, name in _FILE.findall(text)}
     used = {number for found in _LOC.findall(text) for number in found if number}
     if not used <= names.keys():
         return None
@@ -36,6 +37,15 @@ def with_virtual_files(text: str, virtual: Callable[[str], str]) -> str | None:
 def without_lines(text: str) -> str:
     """The text without its line table."""
     return _STRINGS.sub("", _FILE.sub("", _LOC.sub("", text)))
+
+
+def _unescaped(name: str) -> str:
+    """A name as nvcc means it: it writes bytes beyond ASCII in octal, and a backslash before quotes and backslashes."""
+    data = _ESCAPED.sub(
+        lambda found: bytes([int(found[1], 8) & 0xFF]) if len(found[1]) == 3 else found[1],
+        name.encode("utf-8", "surrogateescape"),
+    )
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _string(found: re.Match[str]) -> str:
