@@ -118,6 +118,13 @@ def test_images_come_out_of_the_archive(cargo: Cargo, tmp_path: Path) -> None:
     assert b"kernels_scale_fp32_256__sm_80_data" in program.read_bytes()
     assert b"kernels_last_error" not in program.read_bytes()
 
+    # Out of a fat binary, too.
+    cargo.tree.edit("kernels.yaml", "kernels:\n", "bundle: fatbin\nkernels:\n")
+    bundled = cargo.printed(*features)
+    assert b"kernels_scale_fp32_256__fatbin_data" in program.read_bytes()
+    cargo.tree.edit("kernels.yaml", "bundle: fatbin\n", "")
+    assert bundled == cargo.printed(*features)
+
     told = cargo("check", *features, "--target", "aarch64-unknown-linux-gnu", code=101)
     told.expect("expected: aarch64 with linux", "say `host: aarch64-linux-gnu`", code=101)
 

@@ -76,7 +76,7 @@ def change(record: Record, *, facts: Mapping[str, Any] | None = None, **fields: 
 
 def driver_records(records: list[Record], folded: list[Record]) -> list[Record]:
     """Variants with the images of softmax in fp32, for every target: two that differ by promises, a third of the same
-    group for rows twice as long, and one each with a folded argument, with scratch memory, and in clusters."""
+    group for rows twice as long, one each with a folded argument and with scratch memory, and clusters of two sizes."""
     softmax = [record for record in records if record.image.variant.dtype == "fp32"]
     return [
         *softmax,
@@ -88,7 +88,8 @@ def driver_records(records: list[Record], folded: list[Record]) -> list[Record]:
             for record in softmax
         ),
         *(
-            change(_renamed(record, "clustered"), facts={"cluster": (2, 1, 1), "pdl": True})
+            change(_renamed(record, name), facts={"cluster": (blocks, 1, 1), "pdl": True})
+            for name, blocks in (("clustered", 2), ("wide", 16))
             for record in softmax
             if record.image.target == "sm_90a"
         ),

@@ -48,11 +48,14 @@ def test_the_files_are_those_announced_and_the_same_wherever_rendered(records: l
 @pytest.mark.parametrize(
     "features",
     [
+        "--features default",
         "--features hip",
         "--no-default-features",
         "--no-default-features --features std",
         "--no-default-features --features compute_80",
         "--no-default-features --features driver,sm_80",
+        "--no-default-features --features link-static,sm_80,compute_80",
+        "--features hip,link-static",
         "--features disabled",
     ],
 )
@@ -70,6 +73,24 @@ def test_the_readme_examples_run(crate: Path, cargo: Cargo) -> None:
     ended = cargo(crate, "test", "--offline", "--doc")
     assert "3 passed" in ended.stdout
     cargo(crate, "test", "-q", "--offline", "--doc", "--no-default-features")
+
+
+def test_a_module_says_what_profilers_and_debuggers_show(records: list[Record], tmp_path: Path) -> None:
+    """`entry_names: variant` and `debug: true`, beside a kernel with neither."""
+    kernel = make_kernel(key="lined", entry_names="variant", debug=True)
+    variant = make_variant(kernel, *SHAPES[0], id="lined_fp32", group="lined_fp32")
+    lined = [
+        change(record, image=Image(variant=variant, target=record.image.target), facts={"entry": "lined_fp32"})
+        for record in records[:4]
+    ]
+    modules = render([*records, *lined], tmp_path) / "src" / "variants"
+    said = (
+        "//! - Entry: `lined_fp32`, as profilers show it\n//! - Line tables: debuggers and profilers show the source\n"
+    )
+    text = (modules / "lined_fp32.rs").read_text()
+    assert said in text and text.count('    entry: "lined_fp32",\n') == 4
+    text = (modules / "softmax_fp32_1024.rs").read_text()
+    assert "//! - Entry: `softmax_kernel`, as profilers show it\n" in text and "Line tables" not in text
 
 
 DISABLED = """

@@ -38,6 +38,8 @@ CASES = [
     ("forked_before", "cuda"),
     ("scratch", "cuda"),
     ("attributes", "cuda"),
+    ("wide_clusters", "cuda"),
+    ("wide_clusters", "cuda before 12.0"),
     ("attributes_of_an_older_driver", "cuda before 11.8"),
     ("captured loads", "cuda"),
     ("captured fails", "cuda before 12.0"),

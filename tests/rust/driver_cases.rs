@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use kernels::groups::softmax_fp32::Args as GroupArgs;
 use kernels::variants::{
-    alone_fp32_1024, clustered_fp32_1024, scratched_fp32_1024, softmax_fp32_1024,
+    alone_fp32_1024, clustered_fp32_1024, scratched_fp32_1024, softmax_fp32_1024, wide_fp32_1024,
 };
 use kernels::{Choices, Device, DevicePtr, Error, Flaw, Library, Refusal, Release, Stream, Vendor};
 use kernels::{DeviceBuffer, KernelParams, ScratchAllocator};
@@ -653,6 +653,27 @@ fn attributes() {
         .contains("the grid has 4294967294 blocks in x"));
 }
 
+/// Clusters of more blocks than every device takes are asked for before the launch, which this driver refuses otherwise.
+fn wide_clusters() {
+    let library = Library::for_device(0).unwrap();
+    let args = wide_fp32_1024::Args {
+        output_ptr: DevicePtr::new(0x7000),
+        input_ptr: DevicePtr::new(0x8000),
+        input_row_stride: 1000,
+        output_row_stride: 1001,
+        n_cols: 1000,
+        n_rows: 4,
+    };
+    launch(&library, &args).unwrap();
+    let lines = asked();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains(" grid 64,1,1 ") && line.contains(" 4:16,1,1 ")),
+        "{lines:?}"
+    );
+}
+
 fn attributes_of_an_older_driver() {
     set("driver_version", 11070);
     let library = Library::for_device(0).unwrap();
@@ -847,6 +868,7 @@ fn main() {
         ("threads", threads),
         ("two_contexts", two_contexts),
         ("two_devices", two_devices),
+        ("wide_clusters", wide_clusters),
         ("wrong_context", wrong_context),
     ];
     let wanted = std::env::args().nth(1).unwrap();

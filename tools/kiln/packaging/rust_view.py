@@ -120,6 +120,9 @@ class VariantView:
     block: str
     source: str
     function: str
+    entries: tuple[str, ...]
+    """what its images call the kernel, each name once"""
+    has_lines: bool
     signature: str
     constants: tuple[tuple[str, str], ...]
     constants_text: str
@@ -302,6 +305,8 @@ def _variant(shared: SharedStruct, name: str) -> VariantView:
         block=variant.block,
         source=kernel.source_name,
         function=kernel.function,
+        entries=tuple(dict.fromkeys(record.facts.entry for record in records)),
+        has_lines=kernel.debug,
         signature=variant.signature.text,
         constants=tuple((name, _constant(name, value, records[0])) for name, value in records[0].constants.items()),
         constants_text=_values(interface.constants) or "none",

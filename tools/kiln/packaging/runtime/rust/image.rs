@@ -104,7 +104,8 @@ pub struct Image {
     pub entry: &'static str,
     /// What kind of code it is.
     pub kind: Kind,
-    /// The image, aligned to 64 bytes; a PTX without the NUL that follows it, for which see [`Image::ptx`].
+    /// The image, aligned to 64 bytes, or to 8 where `link-static` takes it out of a fat binary; a PTX without the NUL that
+    /// follows it, for which see [`Image::ptx`].
     pub bytes: &'static [u8],
     /// SHA-256 of `bytes`.
     pub sha256: [u8; 32],
@@ -221,12 +222,13 @@ macro_rules! data {
     ($size:literal, $file:literal, $symbol:literal) => {{
         extern "C" {
             #[link_name = $symbol]
-            static DATA: $crate::image::Aligned<[u8; $size]>;
+            static DATA: [u8; $size];
         }
         // SAFETY: a part of the symbol is a digest of the image that was measured, so an archive that has it has at least
-        // `$size` bytes there, aligned as those that are included, and nothing writes to them.
+        // `$size` bytes there, and nothing writes to them. In a fat binary they are aligned to 8, and the type asks for
+        // nothing.
         #[allow(unsafe_code)]
-        let data = unsafe { &DATA.0 };
+        let data = unsafe { &DATA };
         data
     }};
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 use std::vec::Vec;
 
-use crate::driver::{is_forked, Launch};
+use crate::driver::{Launch, Ready};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::launch::LaunchConfig;
@@ -16,10 +16,10 @@ use crate::params::{put_scratch, search, with_buffer, Found, KernelParams, Scrat
 use crate::pointer::Stream;
 use crate::variant::{Candidate, Variant};
 
-/// The image of a variant for the library's device, and its function once it is loaded.
+/// The image of a variant for the library's device, and what its launches need once it is loaded.
 struct Slot {
     image: OnceLock<Result<&'static Image>>,
-    function: OnceLock<usize>,
+    ready: OnceLock<Ready>,
 }
 
 /// What was found among the choices, by bucket: places of candidates.
@@ -55,7 +55,7 @@ impl<P: KernelParams> Kernel<P> {
     pub(crate) fn new(library: Library) -> Self {
         let slot = |_: &Candidate<P>| Slot {
             image: OnceLock::new(),
-            function: OnceLock::new(),
+            ready: OnceLock::new(),
         };
         Self {
             library,
@@ -179,7 +179,11 @@ impl<P: KernelParams> Kernel<P> {
     fn image_of(&self, place: usize, candidate: &Candidate<P>) -> Result<&'static Image> {
         let find = || self.library.image(candidate.variant);
         match self.slots.get(place) {
-            Some(slot) => slot.image.get_or_init(find).clone(),
+            // Not `clone` of the whole: an error is large.
+            Some(slot) => match slot.image.get_or_init(find) {
+                Ok(image) => Ok(*image),
+                Err(error) => Err(error.clone()),
+            },
             None => find(),
         }
     }
@@ -222,48 +226,54 @@ impl<P: KernelParams> Kernel<P> {
     ///
     /// As `launch`.
     unsafe fn start(&self, found: &Found<P>, args: &P, stream: Stream) -> Result<()> {
-        if is_forked() {
-            return Err(Error::Forked);
-        }
         let inner = &*self.library.inner;
-        let image = found.image;
         let slot = self.slots.get(found.place);
-        let function = match slot.and_then(|slot| slot.function.get()) {
-            Some(function) => *function,
-            None => {
-                let function = self.library.load(image, Some(stream))?.function;
-                if let Some(slot) = slot {
-                    slot.function.get_or_init(|| function);
-                }
-                function
-            }
+        let ready = match slot.and_then(|slot| slot.ready.get()) {
+            Some(ready) => *ready,
+            None => self.load(slot, found.image, stream)?,
         };
-        let config = found.config()?;
-        let launch = Launch {
-            image,
-            function,
-            grid: config.grid,
+        let mut launch = Launch {
+            ready,
+            grid: found.grid,
             stream: stream.as_raw(),
         };
-        let needs_scratch = (config.global_scratch_bytes | config.profile_scratch_bytes) != 0;
-        let launched = with_buffer(found.candidate, args, |buffer| {
-            inner.driver.within(inner.context, || {
-                if needs_scratch {
-                    // SAFETY: as the caller promises.
-                    unsafe { start_with_scratch(inner, &config, &launch, buffer, stream) }
-                } else {
+        let launched = if ready.has_attributes || ready.needs_scratch {
+            let config = found.config()?;
+            launch.grid = config.grid;
+            with_buffer(found.candidate, args, |buffer| {
+                inner.driver.within(inner.context, || {
+                    if ready.needs_scratch {
+                        // SAFETY: as the caller promises.
+                        unsafe { start_with_scratch(inner, &config, &launch, buffer, stream) }
+                    } else {
+                        // SAFETY: as below.
+                        unsafe { inner.driver.launch(&launch, buffer) }
+                    }
+                })
+            })
+        } else {
+            // Most launches: what they need is at hand.
+            with_buffer(found.candidate, args, |buffer| {
+                inner.driver.within(inner.context, || {
                     // SAFETY: as the caller promises; the function is the image's in the library's context.
                     unsafe { inner.driver.launch(&launch, buffer) }
-                }
+                })
             })
-        });
+        };
         launched.map_err(|error| match error {
             Error::Driver { .. } => Error::Launch {
-                image: image.id,
+                image: ready.image.id,
                 cause: Box::new(error),
             },
             other => other,
         })
+    }
+
+    #[cold]
+    fn load(&self, slot: Option<&Slot>, image: &'static Image, stream: Stream) -> Result<Ready> {
+        let handles = self.library.load(image, Some(stream))?;
+        let ready = Ready::new(image, handles.function);
+        Ok(slot.map_or(ready, |slot| *slot.ready.get_or_init(|| ready)))
     }
 }
 
@@ -279,7 +289,7 @@ unsafe fn start_with_scratch(
     buffer: &mut [u8],
     stream: Stream,
 ) -> Result<()> {
-    let image = launch.image;
+    let image = launch.ready.image;
     let needed = config
         .global_scratch_bytes
         .saturating_add(config.profile_scratch_bytes);

@@ -165,44 +165,45 @@ fn nearness(error: &Error) -> u32 {
 /// The first candidate that serves a call, `preferred` before all; `None` for an empty grid.
 ///
 /// `image` finds the one for the device. An error of it that is none of choosing ends the search.
+#[inline]
 pub(crate) fn search<P>(
     args: &P,
     candidates: &'static [Candidate<P>],
     preferred: Option<usize>,
     mut image: impl FnMut(usize, &'static Candidate<P>) -> Result<&'static Image>,
 ) -> Result<Option<Found<P>>> {
+    let mut look_at = |place, candidate| {
+        let Some(grid) = look(args, candidate)? else {
+            return Ok(None);
+        };
+        Ok(Some(Found {
+            place,
+            candidate,
+            image: image(place, candidate)?,
+            grid,
+        }))
+    };
     let mut nearest: Option<Error> = None;
     let first = preferred.and_then(|place| Some((place, candidates.get(place)?)));
     for (place, candidate) in first.into_iter().chain(candidates.iter().enumerate()) {
-        let error = match look(args, candidate) {
-            Ok(None) => return Ok(None),
-            Ok(Some(grid)) => match image(place, candidate) {
-                Ok(image) => {
-                    return Ok(Some(Found {
-                        place,
-                        candidate,
-                        image,
-                        grid,
-                    }))
-                }
-                Err(error) => error,
-            },
-            Err(error) => error,
-        };
-        if !is_of_choosing(&error) {
-            return Err(error);
-        }
-        if nearest
-            .as_ref()
-            .map_or(true, |known| nearness(&error) > nearness(known))
-        {
-            nearest = Some(error);
+        match look_at(place, candidate) {
+            Err(error) if is_of_choosing(&error) => nearest = Some(nearer(nearest, error)),
+            found => return found,
         }
     }
     Err(nearest.unwrap_or(Error::NotOfKernel {
         name: "no variant",
         kernel: "a kernel without variants",
     }))
+}
+
+/// Of two refusals, the one that came nearest; of two that came as near, the first.
+#[cold]
+fn nearer(known: Option<Error>, found: Error) -> Error {
+    match known {
+        Some(known) if nearness(&known) >= nearness(&found) => known,
+        _ => found,
+    }
 }
 
 const fn is_of_choosing(error: &Error) -> bool {
@@ -293,10 +294,20 @@ pub(crate) fn with_buffer<P, R>(
         (candidate.pack)(args, &mut buffer.0);
         run(&mut buffer.0)
     } else {
-        let mut buffer = Buffer([0; MAX_PARAMETER_BYTES]);
-        (candidate.pack)(args, &mut buffer.0);
-        run(&mut buffer.0)
+        with_large_buffer(candidate, args, run)
     }
+}
+
+/// Apart from the small one: room on the stack is taken for all that a function may need, and touched page by page.
+#[inline(never)]
+fn with_large_buffer<P, R>(
+    candidate: &Candidate<P>,
+    args: &P,
+    run: impl FnOnce(&mut [u8]) -> R,
+) -> R {
+    let mut buffer = Buffer([0; MAX_PARAMETER_BYTES]);
+    (candidate.pack)(args, &mut buffer.0);
+    run(&mut buffer.0)
 }
 
 /// Writes the addresses of scratch memory where the image has them.
@@ -333,6 +344,8 @@ pub(crate) fn with_addresses<R>(
     }
 }
 
+/// Never a part of its caller, for the room that it takes on the stack.
+#[inline(never)]
 fn fill<const N: usize, R>(
     image: &Image,
     buffer: &mut [u8],

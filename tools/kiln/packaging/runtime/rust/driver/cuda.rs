@@ -206,10 +206,16 @@ impl Cuda {
         self.count
     }
 
+    #[inline]
     fn check(&self, code: c_int, call: &'static str) -> Result<()> {
-        if code == 0 {
-            return Ok(());
+        match code {
+            0 => Ok(()),
+            _ => Err(self.failure(code, call)),
         }
+    }
+
+    #[cold]
+    fn failure(&self, code: c_int, call: &'static str) -> Error {
         let said = |ask: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
             let mut text = ptr::null();
             // SAFETY: the text is written before the call returns, and is the driver's own for as long as it is loaded.
@@ -220,12 +226,12 @@ impl Cuda {
                 CStr::from_ptr(text).to_string_lossy().into_owned()
             }
         };
-        Err(Error::Driver {
+        Error::Driver {
             code,
             call,
             name: said(self.api.get_error_name),
             text: said(self.api.get_error_string),
-        })
+        }
     }
 
     /// An error of the driver as what it means for a caller.
@@ -294,6 +300,7 @@ impl Cuda {
     }
 
     /// Runs something with a context current in this thread.
+    #[inline]
     pub(crate) fn within<R>(&self, context: Context, run: impl FnOnce() -> Result<R>) -> Result<R> {
         let mut now = ptr::null_mut();
         // SAFETY: the context is written before the call returns.
@@ -534,9 +541,9 @@ impl Cuda {
     /// The buffer holds what the image's kernel takes, and what its addresses point at is as the kernel needs it. The
     /// stream belongs to the context that is current.
     pub(crate) unsafe fn launch(&self, launch: &Launch, buffer: &mut [u8]) -> Result<()> {
-        let image = launch.image;
-        let function = launch.function as Handle;
-        let mut bytes = image.parameter_bytes;
+        let ready = &launch.ready;
+        let (image, function) = (ready.image, ready.function as Handle);
+        let mut bytes = ready.parameter_bytes;
         // CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END
         let mut extra = [
             1 as Handle,
@@ -546,8 +553,7 @@ impl Cuda {
             ptr::null_mut(),
         ];
         let [x, y, z] = launch.grid;
-        let is_clustered = image.cluster != [1; 3];
-        let (code, call) = if !is_clustered && !image.cooperative && !image.pdl {
+        let (code, call) = if !ready.has_attributes {
             // SAFETY: as the caller promises; the driver copies the buffer before the call returns.
             let code = unsafe {
                 (self.api.launch_kernel)(
@@ -555,10 +561,10 @@ impl Cuda {
                     x,
                     y,
                     z,
-                    image.threads,
+                    ready.threads,
                     1,
                     1,
-                    image.shared_dynamic,
+                    ready.shared_dynamic,
                     launch.stream,
                     ptr::null_mut(),
                     extra.as_mut_ptr(),
@@ -579,8 +585,8 @@ impl Cuda {
             let (mut attributes, count) = attributes(image);
             let config = CUlaunchConfig {
                 grid: launch.grid,
-                block: [image.threads, 1, 1],
-                shared_mem_bytes: image.shared_dynamic,
+                block: [ready.threads, 1, 1],
+                shared_mem_bytes: ready.shared_dynamic,
                 stream: launch.stream,
                 attrs: attributes.as_mut_ptr(),
                 num_attrs: count,

@@ -124,10 +124,16 @@ impl Hip {
         self.count
     }
 
+    #[inline]
     fn check(&self, code: c_int, call: &'static str) -> Result<()> {
-        if code == 0 {
-            return Ok(());
+        match code {
+            0 => Ok(()),
+            _ => Err(self.failure(code, call)),
         }
+    }
+
+    #[cold]
+    fn failure(&self, code: c_int, call: &'static str) -> Error {
         let said = |ask: unsafe extern "C" fn(c_int) -> *const c_char| {
             // SAFETY: the text is the driver's own for as long as it is loaded.
             unsafe {
@@ -138,12 +144,12 @@ impl Hip {
                 CStr::from_ptr(text).to_string_lossy().into_owned()
             }
         };
-        Err(Error::Driver {
+        Error::Driver {
             code,
             call,
             name: said(self.api.get_error_name),
             text: said(self.api.get_error_string),
-        })
+        }
     }
 
     /// An error of the driver as what it means for a caller.
@@ -327,10 +333,10 @@ impl Hip {
     /// The buffer holds what the image's kernel takes, and what its addresses point at is as the kernel needs it. The
     /// stream belongs to the device that is current.
     pub(crate) unsafe fn launch(&self, launch: &Launch, buffer: &mut [u8]) -> Result<()> {
-        let image = launch.image;
-        let function = launch.function as Handle;
+        let ready = &launch.ready;
+        let (image, function) = (ready.image, ready.function as Handle);
         let [x, y, z] = launch.grid;
-        let (threads, shared, stream) = (image.threads, image.shared_dynamic, launch.stream);
+        let (threads, shared, stream) = (ready.threads, ready.shared_dynamic, launch.stream);
         let (code, call) = if image.cooperative {
             // A cooperative launch takes no buffer.
             let code = with_addresses(image, buffer, |addresses| {
@@ -341,7 +347,7 @@ impl Hip {
             });
             (code, "hipModuleLaunchCooperativeKernel")
         } else {
-            let mut bytes = image.parameter_bytes;
+            let mut bytes = ready.parameter_bytes;
             // HIP_LAUNCH_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_END
             let mut extra = [
                 1 as Handle,

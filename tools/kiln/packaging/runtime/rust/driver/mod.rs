@@ -29,11 +29,38 @@ pub(crate) struct Handles {
     pub(crate) function: usize,
 }
 
+/// What launches of a loaded image need of it, side by side: its record is spread over several cache lines.
+#[derive(Clone, Copy)]
+pub(crate) struct Ready {
+    pub(crate) image: &'static Image,
+    pub(crate) function: usize,
+    pub(crate) threads: u32,
+    pub(crate) shared_dynamic: u32,
+    pub(crate) parameter_bytes: usize,
+    /// More than grid, blocks and shared memory is said of a launch: clusters, that it is cooperative, or what may precede
+    /// it.
+    pub(crate) has_attributes: bool,
+    pub(crate) needs_scratch: bool,
+}
+
+impl Ready {
+    pub(crate) fn new(image: &'static Image, function: usize) -> Self {
+        Self {
+            image,
+            function,
+            threads: image.threads,
+            shared_dynamic: image.shared_dynamic,
+            parameter_bytes: image.parameter_bytes,
+            has_attributes: image.cluster != [1; 3] || image.cooperative || image.pdl,
+            needs_scratch: (image.global_scratch_bytes | image.profile_scratch_bytes) != 0,
+        }
+    }
+}
+
 /// One launch, without its parameters.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch {
-    pub(crate) image: &'static Image,
-    pub(crate) function: usize,
+    pub(crate) ready: Ready,
     /// In blocks.
     pub(crate) grid: [u32; 3],
     pub(crate) stream: *mut c_void,
@@ -159,6 +186,7 @@ impl Driver {
         ask!(self, driver => driver.release(ordinal));
     }
 
+    #[inline]
     pub(crate) fn within<R>(self, context: Context, run: impl FnOnce() -> Result<R>) -> Result<R> {
         if is_forked() {
             return Err(Error::Forked);
@@ -193,6 +221,7 @@ impl Driver {
     /// # Safety
     ///
     /// As the `launch` of each driver.
+    #[inline]
     pub(crate) unsafe fn launch(self, launch: &Launch, buffer: &mut [u8]) -> Result<()> {
         // SAFETY: the caller keeps the promises of both.
         unsafe { ask!(self, driver => driver.launch(launch, buffer)) }
