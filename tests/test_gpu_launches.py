@@ -1,4 +1,4 @@
-"""What tests/gpu does short of a GPU: the plan, the numbers, and the C program on a driver that computes nothing.
+"""What tests/gpu does short of a GPU: the plan, the numbers, and its programs on a driver that computes nothing.
 
 The double of the driver checks that images are whole and that what is launched is what the facts say; it writes answers
 that were made beforehand, right ones and wrong ones.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -182,9 +183,17 @@ class Double:
         return gpu_jobs.run_kernel(self.program, launches, plan["variants"])
 
     def run_typed(
-        self, launch: dict[str, Any], plan: dict[str, Any], answers: dict[int, Any], only: str | None = None
+        self,
+        launch: dict[str, Any],
+        plan: dict[str, Any],
+        answers: dict[int, Any],
+        only: str | None = None,
+        way: str | None = None,
     ) -> gpu_jobs.Outcome:
-        """Run one launch by the header's functions, in all ways; -1 is the answer of each launch that has none."""
+        """Run one launch by the header's functions, in all ways; -1 is the answer of each launch that has none.
+
+        With `way` by the crate, of which `program` is a program then.
+        """
         target = only or gpu_jobs.RUNS_ON_SM_90[0]
         numbered = [self.answer(number, launch, target, bits) for number, bits in answers.items()]
         (self.folder / "answers").write_text("".join(line for lines in numbered for line in lines))
@@ -192,8 +201,9 @@ class Double:
         outcome = gpu_jobs.Outcome()
         files = self.folder / "tensors"
         files.mkdir(exist_ok=True)
-        program = self.program.with_name("typed")
-        gpu_jobs.run_typed(program, gpu_jobs.Tensors(folder=files), [launch], plan["variants"], outcome, only)
+        program = self.program if way is not None else self.program.with_name("typed")
+        tensors = gpu_jobs.Tensors(folder=files)
+        gpu_jobs.run_typed(program, tensors, [launch], plan["variants"], outcome, only, way=way)
         return outcome
 
     def answer(self, number: int, launch: Mapping[str, Any], target: str, bits: Sequence[Any]) -> list[str]:
@@ -539,7 +549,115 @@ def test_memcheck_runs_where_it_is(double: Double, plan: dict[str, Any], monkeyp
         assert (said, faults[-1] if faults else "") == expected
 
 
+# -- by the crate
+
+IN_RUST = ("softmax", "matmul_persistent", "l2_normalize")
+"""kernels: with several variants in a group, with scratch memory, and launched cooperatively"""
+PLAINLY = {"CARGO_PROFILE_DEV_OPT_LEVEL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
+
+
+@pytest.fixture(scope="module")
+def rust(default_library: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of the crate that was built, and of the programs in Rust."""
+    root = tmp_path_factory.mktemp("rust")
+    (root / "build").mkdir()
+    (root / "build" / "rust").symlink_to(default_library.folder / "build" / "rust")
+    for name in ("tests/gpu/rust", "examples/rust"):
+        shutil.copytree(REPOSITORY / name, root / name, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def _rust_typed(rust: Path, plan: dict[str, Any]) -> Path:
+    program = rust / "typed"
+    launches = [launch for launch in plan["launches"] if launch["kernel"] in IN_RUST]
+    gpu_links.build_rust_typed(rust, program, {**plan, "launches": launches}, **PLAINLY)
+    return program
+
+
+@pytest.fixture
+def crate_double(double: Double, _rust_typed: Path) -> Double:
+    return replace(double, program=_rust_typed)
+
+
+@pytest.mark.parametrize("way", gpu_jobs.RUST_WAYS)
+@pytest.mark.parametrize("kernel", IN_RUST)
+def test_the_crate_launches_a_variant_in_all_ways(
+    crate_double: Double, plan: dict[str, Any], kernel: str, way: str
+) -> None:
+    launch = min((each for each in plan["launches"] if each["kernel"] == kernel), key=gpu_jobs.bytes_of)
+    outcome = crate_double.run_typed(launch, plan, {-1: right_answers(launch)}, way=way)
+    assert (outcome.faults, outcome.typed) == ([], 1)
+    launched = [Path(line[0]).stem for line in crate_double.log()]
+    alone, by_group, threads, context, replays = 1, 1, 6, 1, 2
+    assert len(launched) == alone + by_group + threads + context + replays
+    assert launched.count(launch["variant"]) >= len(launched) - by_group
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "error of output_ptr"),
+        (1, "by group: output_ptr is not what the first launch wrote"),
+        (4, "threads?: output_ptr is not what the first launch wrote"),
+        (8, "in another context: output_ptr is not what the first launch wrote"),
+        (10, "in a graph: output_ptr is not what the first launch wrote"),
+    ],
+)
+def test_a_wrong_number_is_found_in_each_way_of_the_crate(
+    crate_double: Double, plan: dict[str, Any], number: int, expected: str
+) -> None:
+    launch = min((each for each in plan["launches"] if each["kernel"] == "softmax"), key=gpu_jobs.bytes_of)
+    (right,) = right_answers(launch)
+    wrong = right.copy()
+    wrong[-1] += np.asarray(0.5, wrong.dtype)
+    outcome = crate_double.run_typed(launch, plan, {-1: [right], number: [wrong]}, way="cudarc")
+    assert any(re.search(expected, fault) for fault in outcome.faults), outcome.faults
+
+
+def test_a_launch_of_the_crate_that_writes_elsewhere_and_a_variant_without_images_are_told(
+    crate_double: Double, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    persistent = next(each for each in plan["launches"] if each["kernel"] == "matmul_persistent")
+    outcome = crate_double.run_typed(persistent, plan, {}, gpu_jobs.PTX, way="driver")
+    assert (outcome.faults, outcome.typed) == ([], 0)
+    launch = next(each for each in plan["launches"] if each["kernel"] == "softmax")
+    monkeypatch.setenv("KILN_DOUBLE_OVERRUN", "1")
+    fault, *_ = crate_double.run_typed(launch, plan, {-1: right_answers(launch)}, way="driver").faults
+    assert fault.endswith("typed in Rust by driver, alone: it wrote before or behind output_ptr")
+
+
+def test_the_examples_in_rust_are_built_and_say_that_there_is_no_driver(
+    rust: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them against the default library; they run on a GPU, by tests/gpu/run.py. cust is linked to the driver."""
+    gpu_links.build_rust_examples(rust, tmp_path, **PLAINLY)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    for kind, names in gpu_links.EXAMPLES.items():
+        for name in names:
+            faults = gpu_run.run_example(tmp_path / f"rust_{kind}_{name}")
+            assert any("libcuda.so" in fault for fault in faults), faults
+
+
 # -- what is measured
+
+
+def test_costs_of_the_crate_beside_the_driver(
+    double: Double, rust: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program stops at a result that is wrong, and each of its figures has the form of the others."""
+    gpu_links.build_rust_cost(rust, tmp_path / "cost", **PLAINLY)
+    (double.folder / "answers").write_text("")
+    (fault,) = gpu_figures.run_cost(tmp_path / "cost", [], 1)
+    assert "the result is 0x0" in fault
+    answer = double.folder / "answer"
+    np.full(64, 0x2400, np.uint16).tofile(answer)
+    (double.folder / "answers").write_text(f"-1 0 {64 * 2} {answer}\n")
+    capsys.readouterr()
+    assert gpu_figures.run_cost(tmp_path / "cost", [], 1) == []
+    lines = capsys.readouterr().out.splitlines()
+    for line, bar in zip(lines, ("bar 1.05", "bar 1.1", "ratio", "us more, bar 1000"), strict=True):
+        assert re.fullmatch(rf" +\D.*: \d+\.\d\d us, \d+\.\d\d us, .*{re.escape(bar)}.*", line)
 
 
 def test_costs_beside_the_driver(

@@ -167,6 +167,8 @@ static void *pointer(unsigned long long address)
 }
 
 int cuMemFree_v2(unsigned long long address) { free(pointer(address)); return 0; }
+int cuMemAllocAsync(unsigned long long *address, size_t size, stream *on) { (void)on; return cuMemAlloc_v2(address, size); }
+int cuMemFreeAsync(unsigned long long address, stream *on) { (void)on; return cuMemFree_v2(address); }
 int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = *total = (size_t)1 << 30; return 0; }
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy(pointer(to), from, size); return 0; }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, pointer(from), size); return 0; }
@@ -185,7 +187,7 @@ int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGetName(char *name, int size, int device) { snprintf(name, (size_t)size, "a double"); return device; }
 int cuDeviceGetAttribute(int *value, int number, int device)
 {
-    static const int values[121] = { [1] = 1024, [10] = 32, [16] = 132, [38] = 50 << 20, [75] = 9, [95] = 1, [97] = 232448, [120] = 1 };
+    static const int values[121] = { [1] = 1024, [10] = 32, [16] = 132, [38] = 50 << 20, [75] = 9, [95] = 1, [97] = 232448, [115] = 1, [120] = 1 };
     *value = values[number];
     return device;
 }
@@ -215,9 +217,10 @@ int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t size, cons
     memset(pointer(to), byte, size);
     return on != NULL && on->captured != NULL ? 900 : 0;
 }
-int cuEventCreate(void **event, unsigned flags) { *event = NULL; return (int)flags; }
+int cuEventCreate(void **event, unsigned flags) { *event = NULL; return flags > 2; }
 int cuEventDestroy_v2(void *event) { return event != NULL; }
-int cuEventRecord(void *event, void *stream) { return event != stream; }
+int cuEventRecord(void *event, const stream *on) { (void)on; return event != NULL; }
+int cuStreamWaitEvent(const stream *on, void *event, unsigned flags) { (void)on; return event == NULL ? (int)flags : 1; }
 int cuEventSynchronize(void *event) { return event != NULL; }
 int cuEventElapsedTime(float *time, void *start, void *end) { *time = 0; return start != end; }
 

@@ -139,34 +139,42 @@ def _fields(launch: Mapping[str, Any]) -> Iterator[str]:
         yield f'        {role} {member_name(name)} = "{name}"{elements};'
 
 
-def cargo_build(package: Path, target: Path, *more: str, **environment: str) -> None:
-    """Build a package's programs, into a folder of `target`."""
+def cargo_build(root: Path, package: str, *more: str, **environment: str) -> Path:
+    """Build a package's programs, and return the folder that they are in."""
+    target = root / "build" / "cargo"
     environment = {**os.environ, **environment, "CARGO_TARGET_DIR": str(target)}
-    command = ["cargo", "build", "--quiet", "--manifest-path", package / "Cargo.toml", *more]
+    command = ["cargo", "build", "--quiet", "--manifest-path", root / package / "Cargo.toml", *more]
     subprocess.run(command, check=True, env=environment)
+    return target / ("release" if "--release" in more else "debug")
 
 
-def build_rust(build: Path, folder: Path, plan: Mapping[str, Any]) -> None:
-    """Build the programs in Rust, and put them into `folder`; `build` has the crate, at its place."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target, calls = build / "cargo", folder / "calls.rs"
+def build_rust_typed(root: Path, program: Path, plan: Mapping[str, Any], **environment: str) -> None:
+    """Build typed.rs for the launches of a plan; a project's folder `root` has the crate, and the package, at their
+    places."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    calls = program.with_name("calls.rs")
     calls.write_text(rust_calls(plan))
-    cargo_build(HERE / "rust", target, "--bin", "typed", GPU_CALLS=str(calls))
-    cargo_build(HERE / "rust", target, "--bin", "cost", "--release")
-    shutil.copy2(target / "debug" / "typed", folder / "rust_typed")
-    shutil.copy2(target / "release" / "cost", folder / "rust_cost")
+    made = cargo_build(root, "tests/gpu/rust", "--bin", "typed", GPU_CALLS=str(calls), **environment)
+    shutil.copy2(made / "typed", program)
 
 
-def build_rust_examples(build: Path, folder: Path) -> None:
+def build_rust_cost(root: Path, program: Path, *more: str, **environment: str) -> None:
+    """Build the program in Rust that measures."""
+    made = cargo_build(root, "tests/gpu/rust", "--bin", "cost", *more, **environment)
+    shutil.copy2(made / "cost", program)
+
+
+def build_rust_examples(root: Path, folder: Path, *more: str, **environment: str) -> None:
     """Build the examples in Rust, and put them into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = build / "cargo"
-    for package, programs in EXAMPLES.items():
-        path = ROOT / "examples" / "rust" / package
-        sdk = link_library(path, target / "sdk") if package == "cust" else target
-        cargo_build(path, target, "--release", CUDA_LIBRARY_PATH=str(sdk))
+    for kind, programs in EXAMPLES.items():
+        package = f"examples/rust/{kind}"
+        if kind == "cust":
+            sdk = link_library(root / package, root / "build" / "cargo" / "sdk")
+            environment = {**environment, "CUDA_LIBRARY_PATH": str(sdk)}
+        made = cargo_build(root, package, *more, **environment)
         for name in programs:
-            shutil.copy2(target / "release" / name, folder / f"rust_{package}_{name}")
+            shutil.copy2(made / name, folder / f"rust_{kind}_{name}")
 
 
 def link_library(package: Path, sdk: Path) -> Path:

@@ -35,8 +35,9 @@ from gpu.gpu_jobs import LIMIT, names_of, run_bundled, run_kernel, run_memcheck 
 from gpu.gpu_links import (  # noqa: E402  # importable by the lines above
     EXAMPLES,
     STARTS,
-    build_rust,
+    build_rust_cost,
     build_rust_examples,
+    build_rust_typed,
     compile_onnxruntime,
     compile_program,
     compile_tuner,
@@ -127,8 +128,9 @@ def prepare() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         (FOLDER / "plan.json").write_text(json.dumps(make_plan(ROOT)))
     if shutil.which("cargo") and shutil.which("cc") and (FOLDER / "plan.json").exists():
-        build_rust(ROOT / "build", FOLDER, json.loads((FOLDER / "plan.json").read_text()))
-        build_rust_examples(ROOT / "build", FOLDER)
+        build_rust_typed(ROOT, FOLDER / "rust_typed", json.loads((FOLDER / "plan.json").read_text()))
+        build_rust_cost(ROOT, FOLDER / "rust_cost", "--release")
+        build_rust_examples(ROOT, FOLDER, "--release")
     needs = {**dict.fromkeys((*LINKS, *STARTS), "cc"), "onnxruntime": "c++", "plan.json": "PyYAML"}
     needs |= dict.fromkeys(RUST, "cargo")
     needs |= dict.fromkeys(("typed_fatbin", "onnxruntime_fatbin"), "a CUDA toolkit's fatbinary")

@@ -296,8 +296,9 @@ fn launch_in_threads(runner: &Runner, what: Alone<'_>, written: &[Vec<u8>]) -> O
         let launch = |mut place: Place<'_>| -> Outcome<()> {
             for _ in 0..3 {
                 runner.launch(what.call, &mut place, &library)?;
+                place.check(Expected::Same(written))?;
             }
-            place.check(Expected::Same(written)).map(drop)
+            Ok(())
         };
         place.and_then(launch).map_err(|error| error.to_string())
     };
