@@ -103,6 +103,8 @@ class Library:
     build: Path
     """absolute path of the build folder"""
     state: State
+    is_unlocked: bool = False
+    """whether a release may be made by another toolchain than kiln.lock has"""
 
     @classmethod
     def load(cls, manifest: Path, build: Path, state: State) -> Library:

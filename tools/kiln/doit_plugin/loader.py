@@ -21,7 +21,16 @@ from kiln.doit_plugin.backend import StateBackend
 from kiln.doit_plugin.owner import check_owner
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.selection import check_names, expand, groups_of, named_by, needs_steps, steps_of
-from kiln.doit_plugin.shortcut import OUTLINE, Outcome, Shortcut, Wanted, library_names, likely_build_folder, save
+from kiln.doit_plugin.shortcut import (
+    OUTLINE,
+    Asked,
+    Outcome,
+    Shortcut,
+    Wanted,
+    library_names,
+    likely_build_folder,
+    save,
+)
 from kiln.doit_plugin.tasks import Freshness, StepTask, group_task, shown
 from kiln.engine.build import Build
 from kiln.engine.interrupts import as_python_does, leave_at_once
@@ -31,7 +40,7 @@ from kiln.engine.outline import Outline
 from kiln.engine.state import State
 from kiln.engine.step import Step, kind_of
 from kiln.errors import KilnError, ManifestError
-from kiln.files import Noted, Notes, Question, noted_in
+from kiln.files import FOR_ALL, Noted, Notes, Question, asked_by, noted_in
 
 if TYPE_CHECKING:
     # Imported when it is needed: a build that has nothing to do makes no steps.
@@ -76,10 +85,20 @@ _TARGETS = {
 }
 
 
+_UNLOCKED = {
+    **_BUILD_DIR,
+    "name": "unlocked",
+    "long": "unlocked",
+    "type": bool,
+    "default": False,
+    "help": "let `release` take another toolchain than kiln.lock has; the release says so",
+}
+
+
 class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """The doit loader `kiln`."""
 
-    cmd_options = (*DodoTaskLoader.cmd_options, _BUILD_DIR, _TARGETS)
+    cmd_options = (*DodoTaskLoader.cmd_options, _BUILD_DIR, _TARGETS, _UNLOCKED)
     namespace: dict[str, Any]
 
     def __init__(self) -> None:
@@ -140,8 +159,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
                 folder,
                 folder / PRIVATE_FOLDER,
                 Path(MANIFEST),
-                is_declared=option is None,
-                targets=self._options.get("targets"),
+                self._asked,
             )
             if self._shortcut is not None:
                 return folder
@@ -150,6 +168,15 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             return folder
         declared = BUILD_FOLDER if isinstance(manifest, KilnError) else manifest.build
         return Path(os.path.normpath(Path.cwd() / declared))
+
+    @property
+    def _asked(self) -> Asked:
+        options = self._options
+        return Asked(
+            is_declared=options.get("build_dir") is None,
+            targets=options.get("targets"),
+            unlocked=bool(options.get("unlocked")),
+        )
 
     def private_folder(self) -> Path:
         """Kiln's own folder in the build folder, for commands that load no task. To be asked after `setup`."""
@@ -213,7 +240,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         from kiln.library import Library
 
         self._loaded = manifest
-        library = self.library = Library(manifest=manifest, build=folder, state=state)
+        library = self.library = Library(manifest=manifest, build=folder, state=state, is_unlocked=self._asked.unlocked)
         if cmd.get_name() in _PRINTING:
             # What reads the output may have seen enough: `doit list | head`.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -231,10 +258,11 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             self._hold_lock(self.build)
         with _kept_for_good():
             wanted: Iterable[str] = self.makers
-            if pos_args and all(name in self.makers or name in groups for name in pos_args):
+            asked = pos_args or (self._defaults() if cmd.execute_tasks else [*self.makers])
+            if all(name in self.makers or name in groups for name in asked):
                 # A user's task that is not selected has to find what it names, too.
                 theirs = [name for task in own for name in named_by(task) if name in self.makers or name in groups]
-                wanted = expand([*pos_args, *theirs], groups)
+                wanted = expand([*asked, *theirs], groups)
             steps = steps_of(wanted, self.makers)
             if steps is None:
                 raise InvalidDodoFile("a rule names a step in `after` that there is not")
@@ -354,8 +382,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             good={name: step for name, step in good.items() if name not in build.vouched},
             ran=ran,
             bad=bad,
-            is_declared=self._options.get("build_dir") is None,
-            targets=self._options.get("targets"),
+            asked=self._asked,
         )
         save(self._rules, build, build.lock.parent, self._notes, shortcut, outcome)
 
@@ -376,6 +403,30 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def _names_defaults(self) -> bool:
         """Whether dodo.py says which tasks are meant where none is named."""
         return "default_tasks" in self.namespace.get("DOIT_CONFIG", {})
+
+    def _defaults(self) -> Sequence[str]:
+        """What is meant where no task is named: what dodo.py says, or the steps of all rules that are not apart."""
+        named: Sequence[str] | None = self.namespace.get("DOIT_CONFIG", {}).get("default_tasks")
+        if named is not None:
+            return named
+        return [name for name, (rule, _) in self.makers.items() if rule.default]
+
+    def check(self, selected: Callable[[], Iterable[str]]) -> None:
+        """Ask the rules of what is to be made whether it may be. Raises InvalidDodoFile, with what one of them says.
+
+        `selected` tells the names, and is called where a rule asks.
+        """
+        library = self.library
+        guarded = {name: rule.before for name, (rule, _) in self.makers.items() if rule.before is not None}
+        if library is None or not guarded:
+            return
+        for name in selected():
+            if before := guarded.get(name):
+                try:
+                    with asked_by(FOR_ALL):
+                        before(library)
+                except KilnError as error:
+                    raise InvalidDodoFile(str(error)) from error
 
     def outputs(self) -> set[str]:
         """What all steps of the manifest make, relative to the build folder."""

@@ -34,6 +34,10 @@ class Rule:
     function: Callable[..., Step]
     when: Callable[[Manifest], bool] | None = None
     """whether a manifest asks for what it makes; None: each does"""
+    default: bool = True
+    """whether a build that names nothing makes it"""
+    before: Callable[[Library], None] | None = None
+    """what is asked before anything is built for a selection that needs it; it raises KilnError to refuse"""
 
     @property
     def kind(self) -> str:
@@ -199,14 +203,19 @@ def _statements(path: Path) -> dict[str, ast.stmt]:
 
 
 def rule(
-    pattern: str, *, when: Callable[[Manifest], bool] | None = None
+    pattern: str,
+    *,
+    when: Callable[[Manifest], bool] | None = None,
+    default: bool = True,
+    before: Callable[[Library], None] | None = None,
 ) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
     """Make a function of dodo.py the rule for the tasks that `pattern` names.
 
     With `<image>` in the pattern there is a task for each image, and the function takes (library, image); with
     `<target>` one for each target and (library, target); with `<bundle>` one for each variant that has a fat binary,
     and (library, the variant's name); otherwise one task and (library). It returns a Step. With `when`, which no rule
-    for images takes, there are tasks for the manifests alone that it holds of.
+    for images takes, there are tasks for the manifests alone that it holds of. With `default=False` a build makes them
+    when they are named; `before` may refuse that, by a KilnError, before anything is built.
     """
     if "doit.cmd_base" in sys.modules and "kiln.doit_plugin.loader" not in sys.modules:
         # doit's own loader would find no task in the file, and end well without having done anything.
@@ -236,7 +245,7 @@ def rule(
     def mark(function: Callable[..., Step]) -> Callable[..., Step]:
         # How the loader finds it in dodo.py's namespace.
         function.kiln_rule = pattern  # type: ignore[attr-defined]
-        function.kiln_when = when  # type: ignore[attr-defined]
+        function.kiln_options = {"when": when, "default": default, "before": before}  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -246,4 +255,4 @@ def collect(namespace: Mapping[str, Any]) -> tuple[Rule, ...]:
     """The rules of a loaded dodo.py, in the order in which they stand there."""
     functions = [value for value in namespace.values() if hasattr(value, "kiln_rule")]
     functions.sort(key=lambda function: function.__code__.co_firstlineno)
-    return tuple(Rule(pattern=function.kiln_rule, function=function, when=function.kiln_when) for function in functions)
+    return tuple(Rule(pattern=function.kiln_rule, function=function, **function.kiln_options) for function in functions)

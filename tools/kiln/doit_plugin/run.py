@@ -353,6 +353,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 task = self.control.tasks[name]
                 for member in task.task_dep if task.has_subtask else [name]:
                     self.control.tasks[member].task_dep = []
+        loader.check(lambda: needed(self.control.tasks, self.control.selected_tasks))
         build = loader.build
         if num_process < 1:
             raise InvalidCommand(f"-n is {num_process}: it is how many steps run at once, 1 or more")

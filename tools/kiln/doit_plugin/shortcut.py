@@ -44,6 +44,18 @@ def likely_build_folder(manifest: Path, default: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says of a build beside names of tasks: an outline is of such a build alone."""
+
+    is_declared: bool
+    """whether it leaves the build folder to kernels.yaml"""
+    targets: str | None
+    """those that it asks for; None: all"""
+    unlocked: bool
+    """whether releases may be made by another toolchain than kiln.lock has"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What a selection names, by whom the steps belong to."""
 
@@ -73,22 +85,16 @@ class Shortcut:
         root: Path,
         private: Path,
         manifest: Path,
-        *,
-        is_declared: bool,
-        targets: str | None,
+        asked: Asked,
     ) -> Shortcut | None:
-        """The outline of the last build in the folder `root`; None where there is none to rely on.
-
-        `is_declared` says whether that is the folder which the manifest names, or else the command line; `targets` is
-        what the latter says of these.
-        """
+        """The outline of the last build in the folder `root`; None where there is none to rely on."""
         outline = Outline.load(private / OUTLINE)
         if outline is None or "library" not in outline.extra:
             # None, or one of an older Kiln.
             return None
-        if outline.identity != identity(rules, root, is_declared=is_declared, targets=targets):
+        if outline.identity != identity(rules, root, asked):
             return None
-        if is_declared and not outline.holds(("bytes", str(manifest.absolute()))):
+        if asked.is_declared and not outline.holds(("bytes", str(manifest.absolute()))):
             return None
         return cls(outline, rules, root)
 
@@ -111,11 +117,16 @@ class Shortcut:
         return {name for owner in owners for name in _names(self._rules, self.outline.parts[owner].subjects)}
 
     def wanted(self, selection: Sequence[str]) -> Wanted | None:
-        """What the selection names, all for an empty one; None when some of it is neither a step nor a group."""
+        """What the selection names; for an empty one, what is made where nothing is named.
+
+        None when some of it is neither a step nor a group.
+        """
         if not selection:
-            return self._everything()
+            left_out = {rule.kind for rule in self._rules if not rule.default}
+            library = [name for name in self.library if kind_of(name) not in left_out]
+            return Wanted(parts=self._everything().parts, library=library)
         parts: dict[str, list[str]] = {}
-        library: list[str] = []
+        library = []
         for name in dict.fromkeys(selection):
             kind, _, subject = name.partition(":")
             own = [each for each in self.library if name in (each, kind_of(each))]
@@ -194,9 +205,9 @@ class Shortcut:
 
     @property
     def groups(self) -> list[str]:
-        """The names of the groups of all steps of a kind."""
+        """The names of the groups of all steps of a kind, of those that are made where nothing is named."""
         there = {*self._image_kinds, *map(kind_of, self.library)}
-        return [kind for kind in dict.fromkeys(rule.kind for rule in self._rules) if kind in there]
+        return [kind for kind in dict.fromkeys(rule.kind for rule in self._rules if rule.default) if kind in there]
 
     @property
     def _image_kinds(self) -> list[str]:
@@ -235,14 +246,13 @@ def _chosen(subjects: Sequence[str], name: str) -> Sequence[str]:
     return [subject for subject in subjects if subject.startswith(start)]
 
 
-def identity(rules: Sequence[Rule], root: Path, *, is_declared: bool, targets: str | None) -> Any:
+def identity(rules: Sequence[Rule], root: Path, asked: Asked) -> Any:
     """What an outline must be of: this project and its build folder, these rules, and this Python."""
     started = {"", os.getcwd(), _PROGRAM}  # noqa: PTH109  # as text
     return (
         os.getcwd(),  # noqa: PTH109  # as text
         str(root),
-        is_declared,
-        targets,
+        (asked.is_declared, asked.targets, asked.unlocked),
         (sys.version, sys.prefix, tuple(entry for entry in sys.path if entry not in started)),
         tuple((rule.pattern, *rule.place) for rule in rules),
     )
@@ -262,10 +272,7 @@ class Outcome:
     """the names of those of them that were not fresh before"""
     bad: set[str]
     """the names of the others that were asked"""
-    is_declared: bool
-    """whether kernels.yaml names the build folder"""
-    targets: str | None
-    """those that the command line asks for; None: all"""
+    asked: Asked
 
 
 def save(
@@ -322,7 +329,7 @@ def save(
                 asked = asked | set(known.questions)
         parts[owner] = Part.of(subjects, asked, kept if asked <= steady else {})
     Outline(
-        identity=identity(rules, build.root, is_declared=outcome.is_declared, targets=outcome.targets),
+        identity=identity(rules, build.root, outcome.asked),
         stamp=build.state.stamp(),
         extra={"library": tuple(library), "trusted": trusted},
         answers=answers,
