@@ -8,29 +8,24 @@ refused.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kiln.binaries.facts import Facts
 from kiln.binaries.fatbin import Entry, Part, check_fatbin, read_fatbin
-from kiln.binaries.host_object import check_embedded_object
 from kiln.errors import ImageError, PackagingError
 from kiln.packaging import c_names
-from kiln.packaging.c_compile import FLAGS, compiler_remedies
-from kiln.packaging.c_text import c_string
-from kiln.packaging.host_tool import check_made, run_tool
+from kiln.packaging.c_compile import assemble_data
+from kiln.packaging.host_tool import run_tool
 from kiln.packaging.objcopy import ALIGNMENT
 from kiln.stages import timed
-from kiln.toolchain.hosts import HOSTS
 from kiln.toolchain.targets import TARGETS
 
 _BUNDLE = "bundle"
-_UNIT, _OBJECT = "bundle.c", "bundle.o"
+_OBJECT = "bundle.o"
 _KINDS = {"cubin": "elf", "ptx": "ptx"}
 """kind of an image -> the program's word for it"""
 
@@ -167,7 +162,6 @@ def make_bundle_object(
     The data of each cubin has its own symbols in it, those that it has in an object by itself; it is aligned to 8.
     Raises PackagingError when the compiler fails, or what it made is not what was asked for.
     """
-    words = HOSTS[host]
     start = c_names.bundle_symbol(library, variant)
     symbols = {c_names.data_symbol(start): 0, c_names.data_end_symbol(start): len(data)}
     for entry, image in zip(entries, images, strict=True):
@@ -176,38 +170,15 @@ def make_bundle_object(
             symbols[c_names.data_symbol(own)] = entry.offset
             symbols[c_names.content_symbol(own, image.facts.sha256)] = entry.offset
             symbols[c_names.data_end_symbol(own)] = entry.offset + len(image.data)
-    with TemporaryDirectory(dir=output.parent) as scratch, timed("cc"):
+    with TemporaryDirectory(dir=output.parent) as scratch:
         folder = Path(scratch)
         (folder / _BUNDLE).write_bytes(data)
         lines = [
-            '.pushsection .rodata,"a",%progbits',
             f".balign {ALIGNMENT}",
             ".Lbundle:",
             f'.incbin "{_BUNDLE}"',
             *(f".globl {name}\n.type {name}, %object\n.set {name}, .Lbundle + {at}" for name, at in symbols.items()),
-            ".popsection",
         ]
-        code = "\n".join(c_string(f"{line}\n") for line in lines)
-        # A unit in C with nothing but assembly: so the compiler adds the notes that a linker wants of an object.
-        (folder / _UNIT).write_text(f"__asm__(\n{code}\n);\n", "utf-8")
-        run_tool(
-            cc,
-            [*FLAGS, words.protection_flag, "-c", _UNIT, "-o", _OBJECT],
-            folder=folder,
-            purpose=f"make an object of the fat binary of {variant} for {host}",
-            remedies=compiler_remedies(words),
-        )
-        check_made(
-            folder / _OBJECT,
-            partial(
-                check_embedded_object,
-                symbols=symbols,
-                sha256=hashlib.sha256(data).hexdigest(),
-                host=words,
-                alignment=ALIGNMENT,
-            ),
-            tool=cc,
-            where=cc,
-            remedy="see that the disk has space, and that CC is a C compiler such as gcc",
-        )
+        purpose = f"make an object of the fat binary of {variant} for {host}"
+        assemble_data(lines, _OBJECT, symbols, data, host=host, cc=cc, folder=folder, purpose=purpose)
         (folder / _OBJECT).replace(output)

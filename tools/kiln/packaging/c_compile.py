@@ -1,21 +1,26 @@
-"""Generated C and the fixed runtime -> objects, in one call of the host's compiler; what it made is read back."""
+"""Generated C, the fixed runtime, and data -> objects, by the host's compiler; what it made is read back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kiln.binaries.host_object import check_compiled_object
+from kiln.binaries.host_object import check_compiled_object, check_embedded_object
 from kiln.packaging import c_names
 from kiln.packaging.c_package import runtime_source
+from kiln.packaging.c_text import c_string
 from kiln.packaging.host_tool import check_made, run_tool
+from kiln.packaging.objcopy import ALIGNMENT
 from kiln.stages import timed
 from kiln.toolchain.hosts import HOSTS, Host
 
 FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
 """Position-independent, for archives end up in shared libraries; without debug information, which holds paths."""
+_UNIT = "data.c"
+_NOT_MADE = "see that the disk has space, and that CC is a C compiler such as gcc"
 
 
 def compile_units(units: Mapping[str, tuple[str, str]], library: str, host: str, cc: Path, staging: Path) -> None:
@@ -49,10 +54,54 @@ def compile_units(units: Mapping[str, tuple[str, str]], library: str, host: str,
                 partial(check_compiled_object, defines=symbol, host=words),
                 tool=cc,
                 where=cc,
-                remedy="see that the disk has space, and that CC is a C compiler such as gcc",
+                remedy=_NOT_MADE,
             )
         for name in units:
             (folder / name).replace(staging / name)
+
+
+def assemble_data(
+    lines: Sequence[str],
+    member: str,
+    symbols: Mapping[str, int],
+    data: bytes,
+    *,
+    host: str,
+    cc: Path,
+    folder: Path,
+    purpose: str,
+) -> None:
+    """Assemble read-only data, given as lines of assembly, to the object `member` in `folder`, and read that back.
+
+    What it must hold is `data`, aligned to ALIGNMENT, with `symbols` at these distances from its beginning. Files that
+    the lines name lie in `folder`. `purpose` completes "<tool> could not ...". Raises PackagingError when the compiler
+    fails or what it made is not what was asked for.
+    """
+    words = HOSTS[host]
+    code = "\n".join(c_string(f"{line}\n") for line in ('.pushsection .rodata,"a",%progbits', *lines, ".popsection"))
+    # A unit in C with nothing but assembly: so the compiler adds the notes that a linker wants of an object.
+    (folder / _UNIT).write_text(f"__asm__(\n{code}\n);\n", "utf-8")
+    with timed("cc"):
+        run_tool(
+            cc,
+            [*FLAGS, words.protection_flag, "-c", _UNIT, "-o", member],
+            folder=folder,
+            purpose=purpose,
+            remedies=compiler_remedies(words),
+        )
+    check_made(
+        folder / member,
+        partial(
+            check_embedded_object,
+            symbols=symbols,
+            sha256=hashlib.sha256(data).hexdigest(),
+            host=words,
+            alignment=ALIGNMENT,
+        ),
+        tool=cc,
+        where=cc,
+        remedy=_NOT_MADE,
+    )
 
 
 def compiler_remedies(host: Host) -> dict[str, str]:

@@ -6,22 +6,18 @@ no use to it.
 
 from __future__ import annotations
 
-import hashlib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kiln.binaries.host_object import check_embedded_object
 from kiln.errors import PackagingError
 from kiln.manifest.model import FATBIN, OnnxRuntime
 from kiln.packaging.archive import make_archive
 from kiln.packaging.arguments import image_parameters
-from kiln.packaging.c_compile import FLAGS, compiler_remedies
+from kiln.packaging.c_compile import assemble_data
 from kiln.packaging.c_text import c_comment, c_string, c_type
-from kiln.packaging.host_tool import check_made, run_tool
 from kiln.packaging.objcopy import ALIGNMENT
 from kiln.packaging.onnxruntime_format import (
     ARCHIVE,
@@ -36,9 +32,7 @@ from kiln.packaging.onnxruntime_format import (
 from kiln.packaging.record import Record
 from kiln.packaging.templates import environment
 from kiln.stages import timed
-from kiln.toolchain.hosts import HOSTS
 
-_UNIT = "images.c"
 _WIDTH = 116
 
 
@@ -132,7 +126,6 @@ def make_infos_archive(rows: Sequence[Row], host: str, cc: Path, ar: Path, stagi
 
     Raises PackagingError when the compiler or ar fails, or what they made is not what was asked for.
     """
-    words = HOSTS[host]
     with TemporaryDirectory(dir=staging) as scratch:
         folder = Path(scratch)
         data = bytearray()
@@ -150,31 +143,8 @@ def make_infos_archive(rows: Sequence[Row], host: str, cc: Path, ar: Path, stagi
             # Links with names of our own: whatever an image's path is, no assembler has to read it.
             (folder / str(number)).symlink_to(row.path.absolute())
             parts += _embedded(start_symbol(variant, kind), end_symbol(variant, kind), str(number), is_text=is_text)
-        # A unit in C with nothing but assembly: so the compiler adds the notes that a linker wants of an object.
-        lines = ['.pushsection .rodata,"a",%progbits', *parts, ".popsection"]
-        code = "\n".join(c_string(f"{line}\n") for line in lines)
-        (folder / _UNIT).write_text(f"__asm__(\n{code}\n);\n", "utf-8")
-        with timed("cc"):
-            run_tool(
-                cc,
-                [*FLAGS, words.protection_flag, "-c", _UNIT, "-o", MEMBER],
-                folder=folder,
-                purpose=f"make an object of the images for ONNX Runtime for {host}",
-                remedies=compiler_remedies(words),
-            )
-        check_made(
-            folder / MEMBER,
-            partial(
-                check_embedded_object,
-                symbols=symbols,
-                sha256=hashlib.sha256(data).hexdigest(),
-                host=words,
-                alignment=ALIGNMENT,
-            ),
-            tool=cc,
-            where=cc,
-            remedy="see that the disk has space, and that CC is a C compiler such as gcc",
-        )
+        purpose = f"make an object of the images for ONNX Runtime for {host}"
+        assemble_data(parts, MEMBER, symbols, bytes(data), host=host, cc=cc, folder=folder, purpose=purpose)
         path = staging / ARCHIVE
         path.parent.mkdir(parents=True, exist_ok=True)
         with timed("ar"):
