@@ -105,7 +105,7 @@ def objcopy(library: Library, image: Image) -> Step:
     return Step(
         after=(f"compile:{image.id}",),
         rides=True,
-        inputs=lambda: library.objcopy_inputs(image),
+        inputs=lambda: library.packages.objcopy_inputs(image),
         call=lambda: Call(
             function="kiln.package_jobs:copy_image",
             arguments={
@@ -129,7 +129,7 @@ def bundle(library: Library, variant: str) -> Step:
     outputs = (library.bundle_path(variant), f"objects/{c_names.bundle_member(variant)}")
     return Step(
         after=library.measured(images),
-        inputs=lambda: library.bundle_inputs(variant),
+        inputs=lambda: library.packages.bundle_inputs(variant),
         call=lambda: Call(
             function="kiln.package_jobs:bundle_images",
             arguments={
@@ -139,7 +139,7 @@ def bundle(library: Library, variant: str) -> Step:
                 "variant": variant,
                 "library": manifest.library,
                 "host": manifest.host,
-                "fatbinary": library.fatbinary,
+                "fatbinary": library.packages.fatbinary,
                 "cc": library.host_tools.cc,
                 "outputs": outputs,
             },
@@ -156,7 +156,7 @@ def record(library: Library, target: str) -> Step:
     images = library.images_for(target)
     return Step(
         after=library.measured(images),
-        inputs=lambda: {**library.package_inputs(images), **library.compiler_inputs()},
+        inputs=lambda: {**library.packages.package_inputs(images), **library.packages.compiler_inputs()},
         call=lambda: Call(
             function="kiln.package_jobs:compile_records",
             arguments={
@@ -178,7 +178,7 @@ def variants(library: Library) -> Step:
     members = c_names.launch_members(inventory_of(library.images))
     return Step(
         after=library.measured(library.images),
-        inputs=lambda: {**library.launch_inputs(library.images), **library.compiler_inputs()},
+        inputs=lambda: {**library.packages.launch_inputs(library.images), **library.packages.compiler_inputs()},
         call=lambda: Call(
             function="kiln.package_jobs:compile_variants",
             arguments={
@@ -200,7 +200,7 @@ def table(library: Library) -> Step:
     inventory = inventory_of(library.images)
     members = c_names.table_members(inventory, library.manifest.library)
     return Step(
-        inputs=lambda: {**library.table_inputs(inventory), **library.compiler_inputs()},
+        inputs=lambda: {**library.packages.table_inputs(inventory), **library.packages.compiler_inputs()},
         call=lambda: Call(
             function="kiln.package_jobs:compile_tables",
             arguments={
@@ -245,7 +245,7 @@ def _archive(library: Library, target: str | None) -> Step:
     output = f"lib/{c_names.archive_name(name, target)}"
     return Step(
         after=objects,
-        inputs=lambda: library.archive_inputs(objects, members),
+        inputs=lambda: library.packages.archive_inputs(objects, members),
         call=lambda: Call(
             function="kiln.package_jobs:archive",
             arguments={
@@ -262,11 +262,11 @@ def _archive(library: Library, target: str | None) -> Step:
 @rule("archive:sources", when=lambda manifest: any(kernel.debug for kernel in manifest.kernels))
 def archive_sources(library: Library) -> Step:
     """beside the archives, the sources of images with line tables, and the map that leads to them"""
-    files = library.debug_sources
+    files = library.packages.debug_sources
     names = source_map.source_files(library.manifest.library, files)
     return Step(
         after=tuple(f"compile:{image.id}" for image in library.images if image.variant.kernel.debug),
-        inputs=library.source_inputs,
+        inputs=library.packages.source_inputs,
         call=lambda: Call(
             function="kiln.package_jobs:copy_sources",
             arguments={"library": library.manifest.library, "files": files},
@@ -292,7 +292,7 @@ def header_cpp(library: Library) -> Step:
 def _header(library: Library, render: str, names: tuple[str, ...]) -> Step:
     return Step(
         after=library.measured(library.images),
-        inputs=lambda: library.launch_inputs(library.images),
+        inputs=lambda: library.packages.launch_inputs(library.images),
         call=lambda: Call(
             function=f"kiln.package_jobs:{render}",
             arguments={"declared": library.declared(library.images), "manifest": library.manifest},
@@ -307,10 +307,10 @@ def cmake(library: Library) -> Step:
     """what CMake and pkg-config find the headers and archives by"""
     names = tuple(cmake_names.config_files(library.manifest.library))
     return Step(
-        inputs=library.cmake_inputs,
+        inputs=library.packages.cmake_inputs,
         call=lambda: Call(
             function="kiln.package_jobs:render_cmake",
-            arguments={"package": library.cmake_package},
+            arguments={"package": library.packages.cmake_package},
         ),
         outputs=names,
         cached=names,
@@ -323,7 +323,7 @@ def header_onnxruntime(library: Library) -> Step:
     images, bundles = library.onnxruntime_images, library.onnxruntime_bundles
     return Step(
         after=(*library.measured(images), *(f"bundle:{variant}" for variant in bundles)),
-        inputs=library.onnxruntime_inputs,
+        inputs=library.packages.onnxruntime_inputs,
         call=lambda: Call(
             function="kiln.package_jobs:package_onnxruntime",
             arguments={
@@ -338,7 +338,7 @@ def header_onnxruntime(library: Library) -> Step:
         ),
         outputs=(onnxruntime_format.HEADER, onnxruntime_format.ARCHIVE),
         cached=("header", "archive"),
-        warning=library.onnxruntime_warning,
+        warning=library.packages.onnxruntime_warning,
     )
 
 
@@ -348,7 +348,7 @@ def crate(library: Library) -> Step:
     folder, names = f"rust/{library.manifest.library}", rust_names.crate_files(library.manifest)
     return Step(
         after=library.measured(library.images),
-        inputs=lambda: library.package_inputs(library.images),
+        inputs=lambda: library.packages.package_inputs(library.images),
         call=lambda: Call(
             function="kiln.package_jobs:render_rust",
             arguments={

@@ -45,7 +45,7 @@ def ask(only: list[str] | None, state: State) -> dict[str, Any]:
         build = Path("build").absolute()
         library = Library(manifest=manifest, build=build, state=state)
         for image in manifest.images:
-            for inputs in (library.compile_inputs, library.validate_inputs, library.objcopy_inputs):
+            for inputs in (library.compile_inputs, library.validate_inputs, library.packages.objcopy_inputs):
                 try:
                     with asked_by(image.variant.kernel.key):
                         inputs(image)

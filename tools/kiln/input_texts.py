@@ -120,7 +120,7 @@ def _package_text(
         facts = {image.id: library.output(f"compile:{image.id}", library.facts_path(image)) for image in images}
         return _digests(facts) if digest_json(list(facts.values())) == digest else None
     if name == "declarations":
-        said = {image.id: library.declaration(image) for image in images}
+        said = {image.id: library.packages.declaration(image) for image in images}
         return _digests(said) if digest_json([[image.target, said[image.id]] for image in images]) == digest else None
     if name == "bundled":
         built = {image.target: library.output(f"compile:{image.id}", library.image_path(image)) for image in images}
@@ -133,7 +133,7 @@ def _package_text(
         rows = [row for task in after if (row := library.state.rows.get(task)) is not None]
         return _digests({output.path: output.sha256 for row in rows for output in row.outputs})
     if name == "parameters":
-        measured = [library.parameters(image) for image in images]
+        measured = [library.packages.parameters(image) for image in images]
         shown = {image.id: digest_json(each) for image, each in zip(images, measured, strict=True)}
         return _digests(shown) if digest_json(measured) == digest else None
     if name == "groups":

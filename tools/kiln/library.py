@@ -6,9 +6,7 @@ This is the parent's side of every step: names, paths and digests, nothing heavy
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,33 +15,30 @@ from typing import TYPE_CHECKING
 import kiln
 from kiln import files
 from kiln.binaries.expected import Expected
-from kiln.binaries.facts import SUFFIX, Facts
+from kiln.binaries.facts import SUFFIX
 from kiln.closure.slice import Closure
 from kiln.closure.world import World
 from kiln.compilers import request as requests
 from kiln.compilers.request import CompileRequest
 from kiln.digests import digest_json, plain
 from kiln.engine.state import State
-from kiln.errors import KilnError, ToolchainError
+from kiln.errors import ToolchainError
 from kiln.interfaces import Interfaces
 from kiln.manifest.dtypes import DTYPES, POINTER_SIZE
 from kiln.manifest.interface import Interface
 from kiln.manifest.loader import load
 from kiln.manifest.model import Image, Kernel, Manifest
-from kiln.packaging.c_names import bundle_symbol, image_symbol
-from kiln.packaging.cmake_names import Package
-from kiln.packaging.inventory import Inventory, inventory_of, is_bundled
-from kiln.packaging.onnxruntime_format import warning
+from kiln.packaging.inventory import is_bundled
 from kiln.packaging.record import Declared
 from kiln.source_reader import StaticReader, world_of
 from kiln.toolchain import refusals
 from kiln.toolchain.native import native_targets
-from kiln.toolchain.nvcc import find_fatbinary
 from kiln.toolchain.targets import Target, find
 from kiln.toolchain.tools import HostTools, Triton, find_triton
 
 if TYPE_CHECKING:
     from kiln.cuda_images import CudaImages
+    from kiln.packages import Packages
 
 _CHILDREN = ("engine/child.py", "engine/jobs.py", "engine/forkserver.py", "engine/pool.py")
 """the parts that decide what a child has around it"""
@@ -72,12 +67,15 @@ PACKAGING = (
     "digests.py",
     "files.py",
     "library.py",
+    "packages.py",
     "source_reader.py",
     "cuda_images.py",
     "package_jobs.py",
     *_CHILDREN,
 )
 """the parts that decide what packages look like: at least what `package_jobs` imports"""
+RELEASING = ("release", "releases.py", "release_jobs.py", "binaries", "packaging/record.py", "digests.py", *_CHILDREN)
+"""the parts that decide what a release is: at least what `release_jobs` imports, beside what packages are made by"""
 READERS = ("elftools", "msgpack")
 """packages of others that read images"""
 TEMPLATES = ("jinja2", "elftools")
@@ -103,6 +101,8 @@ class Library:
     build: Path
     """absolute path of the build folder"""
     state: State
+    part: tuple[str, ...] = ()
+    """the targets that the manifest was narrowed to; none where it is whole"""
     is_unlocked: bool = False
     """whether a release may be made by another toolchain than kiln.lock has"""
 
@@ -233,11 +233,11 @@ class Library:
     def compile_inputs(self, image: Image) -> dict[str, str]:
         """Everything that can change the image: what is compiled, the compilers by content, and Kiln's own part."""
         if image.variant.kernel.cuda is not None:
-            return {**self.cuda.inputs(image), **self._code(COMPILING, READERS)}
+            return {**self.cuda.inputs(image), **self.code(COMPILING, READERS)}
         return {
             **requests.components(self.request(image)),
             **self._compiler(image.target),
-            **self._code(COMPILING, READERS),
+            **self.code(COMPILING, READERS),
         }
 
     def _compiler(self, target: str) -> dict[str, str]:
@@ -276,10 +276,18 @@ class Library:
             "facts": self.output(f"compile:{image.id}", self.facts_path(image)),
             "target": digest_json(plain(self.target(image))),
             **{f"budget {name}": str(budget.most) for name, budget in image.budgets.items()},
-            **self._code(COMPILING, READERS),
+            **self.code(COMPILING, READERS),
         }
 
     # -- packaging
+
+    @cached_property
+    def packages(self) -> Packages:
+        """What the steps of packages go by."""
+        # What compiles alone does without.
+        from kiln.packages import Packages
+
+        return Packages(library=self)
 
     @cached_property
     def host_tools(self) -> HostTools:
@@ -302,179 +310,17 @@ class Library:
             }
         )
 
-    def objcopy_inputs(self, image: Image) -> dict[str, str]:
-        """The image's bytes, its symbol and the tool."""
-        return {
-            "image": self.output(f"compile:{image.id}", self.image_path(image)),
-            "symbol": image_symbol(self.manifest.library, image.variant.id, image.target),
-            "library": self.manifest.library,
-            "host": self.manifest.host,
-            "objcopy": self._objcopy,
-            **self._code(PACKAGING, TEMPLATES),
-        }
+    def sources_of(self, image: Image) -> dict[str, Path]:
+        """The project's files that the image is compiled from, by the names that they have everywhere.
 
-    @cached_property
-    def fatbinary(self) -> Path:
-        """What makes fat binaries. Raises ToolchainError where there is none."""
-        with files.asked_by(files.FOR_ALL):
-            return find_fatbinary()
-
-    def bundle_inputs(self, variant: str) -> dict[str, str]:
-        """The images by content, their targets, the symbols, and the tools."""
-        images = self.bundles[variant]
-        return {
-            "bundled": digest_json(
-                {image.target: self.output(f"compile:{image.id}", self.image_path(image)) for image in images}
-            ),
-            "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
-            "symbol": bundle_symbol(self.manifest.library, variant),
-            "fatbinary": self._fatbinary,
-            **self.compiler_inputs(),
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    @cached_property
-    def _fatbinary(self) -> str:
-        with files.asked_by(files.FOR_ALL):
-            return self.state.files.of(self.fatbinary)
-
-    @cached_property
-    def _objcopy(self) -> str:
-        with files.asked_by(files.FOR_ALL):
-            return self.state.files.of(self.host_tools.objcopy)
-
-    def package_inputs(self, images: Sequence[Image]) -> dict[str, str]:
-        """The records of some images: their facts joined with their declarations."""
-        return {
-            "facts": digest_json([self.output(f"compile:{image.id}", self.facts_path(image)) for image in images]),
-            "declarations": digest_json([[image.target, self.declaration(image)] for image in images]),
-            "library": self.manifest.library,
-            # The order of the images does not tell that of the targets where no variant is built for all of them.
-            "targets": ", ".join(sorted({image.target for image in images}, key=self.manifest.targets.index)),
-            "version": self.version,
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    def launch_inputs(self, images: Sequence[Image]) -> dict[str, str]:
-        """The same for what is launched, which says of an image only what parameters it has.
-
-        So an edit that changes a kernel's code and nothing around it leaves launches as they are.
+        Raises ClosureError for a kernel that cannot be cut out of its file.
         """
-        declared = {name: digest for name, digest in self.package_inputs(images).items() if name != "facts"}
-        return {
-            **declared,
-            "parameters": digest_json([self.parameters(image) for image in images]),
-            "fat binaries": ", ".join(variant for variant, _ in inventory_of(images).bundles),
-        }
-
-    def parameters(self, image: Image) -> object:
-        """The parameters of an image, as plain data; a word where it is not built, or its facts cannot be read."""
-        if self.state.rows.get(f"compile:{image.id}") is None:
-            return "not built"
-        try:
-            # As with ONNX Runtime's warning: what is built is no file that a build goes by.
-            facts = Facts.load(self.build / self.facts_path(image))
-        except (OSError, ValueError):
-            return "damaged"
-        return [facts.parameter_bytes, plain(facts.parameters)]
-
-    def compiler_inputs(self) -> dict[str, str]:
-        """The host's C compiler."""
-        return {"host": self.manifest.host, **self.host_tools.compiler_components(self.state.files)}
-
-    def table_inputs(self, inventory: Inventory) -> dict[str, str]:
-        """Which images, variants and groups there are, and Kiln's templates and runtime."""
-        return {
-            "images": digest_json([list(name) for name in inventory.images]),
-            "groups": digest_json([[group, list(variants)] for group, variants in inventory.groups]),
-            "library": self.manifest.library,
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    def archive_inputs(self, tasks: Iterable[str], members: Sequence[str]) -> dict[str, str]:
-        """The objects by content, the member list, and the tool."""
-        return {
-            "objects": self.outputs(tasks),
-            "members": digest_json(list(members)),
-            "ar": self.state.files.of(self.host_tools.ar),
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    @property
-    def cmake_package(self) -> Package:
-        """What CMake and pkg-config are told."""
-        manifest = self.manifest
-        return Package(library=manifest.library, targets=manifest.targets, host=manifest.host, version=self.version)
-
-    def cmake_inputs(self) -> dict[str, str]:
-        """That, and the templates."""
-        return {
-            "library": self.manifest.library,
-            "targets": ", ".join(self.manifest.targets),
-            "host": self.manifest.host,
-            "version": self.version,
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    @property
-    def debug_sources(self) -> dict[str, Path]:
-        """The project's files that images with line tables are compiled from, by the names that they have everywhere.
-
-        Those of a kernel that cannot be cut out of its file are left out: its images tell why.
-        """
-        return {name: path for sources in self._debug_sources.values() for name, path in sources.items()}
-
-    @cached_property
-    def _debug_sources(self) -> dict[str, dict[str, Path]]:
-        """By kernel."""
-        found: dict[str, dict[str, Path]] = {}
-        for image in self.images:
-            kernel = image.variant.kernel
-            if not kernel.debug:
-                continue
-            own = found.setdefault(kernel.key, {})
-            with files.asked_by(kernel.key), suppress(KilnError):
-                if kernel.cuda is not None:
-                    own |= {name: self.manifest.root / name for name in self.cuda.source(image).files}
-                else:
-                    closure = self.closure(image)
-                    own |= zip(dict.fromkeys(module.file for module in closure.modules), closure.sources, strict=True)
-        return found
-
-    def source_inputs(self) -> dict[str, str]:
-        """These files, and where they go."""
-        digests: dict[str, str] = {}
-        for kernel, sources in self._debug_sources.items():
-            with files.asked_by(kernel):
-                digests |= {name: self.state.files.of(path) for name, path in sources.items()}
-        return {
-            "sources": digest_json(digests),
-            "library": self.manifest.library,
-            **self._code(PACKAGING, TEMPLATES),
-        }
-
-    def onnxruntime_inputs(self) -> dict[str, str]:
-        """The records of what may go to ONNX Runtime, what of it is meant, and the tools."""
-        declared = self.manifest.onnxruntime
-        kernels = declared.kernels if declared is not None else ()
-        paths = self.onnxruntime_bundles
-        bundles = {variant: self.output(f"bundle:{variant}", path) for variant, path in paths.items()}
-        return {
-            **({"bundles": digest_json(bundles)} if bundles else {}),
-            **self.package_inputs(self.onnxruntime_images),
-            **self.compiler_inputs(),
-            "ar": self.state.files.of(self.host_tools.ar),
-            "onnxruntime": ", ".join(kernels) if kernels is not None else "those that it can launch",
-        }
-
-    def onnxruntime_warning(self) -> str | None:
-        """What ONNX Runtime cannot launch of that; to be asked when the images are built."""
-        declared = self.manifest.onnxruntime
-        # What is built is no file that a build goes by: the inputs have its digests.
-        facts: dict[str, list[Facts]] = {}
-        for image in self.onnxruntime_images:
-            facts.setdefault(image.variant.id, []).append(Facts.load(self.build / self.facts_path(image)))
-        return warning(facts, listed=declared is not None and declared.kernels is not None)
+        kernel = image.variant.kernel
+        with files.asked_by(kernel.key):
+            if kernel.cuda is not None:
+                return {name: self.manifest.root / name for name in self.cuda.source(image).files}
+            closure = self.closure(image)
+            return dict(zip(dict.fromkeys(module.file for module in closure.modules), closure.sources, strict=True))
 
     def declared(self, images: Sequence[Image]) -> list[Declared]:
         """What a child joins into records."""
@@ -492,48 +338,7 @@ class Library:
         """The tasks after which the images and their facts are there, and are known to be fit for their targets."""
         return tuple(f"{kind}:{image.id}" for image in images for kind in ("compile", "validate"))
 
-    def declaration(self, image: Image) -> str:
-        """Digest of all that packages say of a variant, whatever it is built for."""
-        variant = image.variant
-        key = (variant.id, repr(self.interface(image)))
-        if key not in self._declarations:
-            kernel = variant.kernel
-            if kernel.key not in self._kernels:
-                # Tests and tuning read the first three, images are held against budgets, places are for messages, and
-                # variants and images are made of the rest: no package says them.
-                said = dataclasses.replace(
-                    kernel,
-                    tolerance={},
-                    reference=None,
-                    problems=(),
-                    axes={},
-                    blocks=(),
-                    rows=(),
-                    exclude=(),
-                    targets=(),
-                    budgets={},
-                    # What they change, facts say.
-                    entry_names="function",
-                    debug=False,
-                    # A variant has a fat binary or none; images do not know.
-                    bundle="separate",
-                    positions={},
-                )
-                self._kernels[kernel.key] = digest_json(plain(said))
-            own = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)}
-            own |= {"kernel": self._kernels[kernel.key], "interface": self.interface(image), "budgets": None}
-            self._declarations[key] = digest_json(plain(own))
-        return self._declarations[key]
-
-    @cached_property
-    def _declarations(self) -> dict[tuple[str, str], str]:
-        return {}
-
-    @cached_property
-    def _kernels(self) -> dict[str, str]:
-        return {}
-
-    def _code(self, parts: tuple[str, ...], packages: tuple[str, ...]) -> dict[str, str]:
+    def code(self, parts: tuple[str, ...], packages: tuple[str, ...]) -> dict[str, str]:
         """Digests of Kiln's own code, and of the Python packages of others, that a step runs."""
         if parts not in self._own_code:
             with files.asked_by(files.FOR_ALL):

@@ -240,7 +240,13 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         from kiln.library import Library
 
         self._loaded = manifest
-        library = self.library = Library(manifest=manifest, build=folder, state=state, is_unlocked=self._asked.unlocked)
+        library = self.library = Library(
+            manifest=manifest,
+            build=folder,
+            state=state,
+            part=manifest.targets if self._asked.targets is not None else (),
+            is_unlocked=self._asked.unlocked,
+        )
         if cmd.get_name() in _PRINTING:
             # What reads the output may have seen enough: `doit list | head`.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)

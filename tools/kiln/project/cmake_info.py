@@ -73,7 +73,7 @@ def _lines(library: Library) -> Iterable[str]:
     yield f"set(_kiln_tasks {' '.join(STEPS)})\n"
     yield f"set(_{name}_prefix {_quoted(library.build)})\n"
     yield f"set(_{name}_is_built_here TRUE)\n"
-    yield targets_text(library.cmake_package)
+    yield targets_text(library.packages.cmake_package)
 
 
 def _list(variable: str, paths: Iterable[Path]) -> str:
