@@ -118,7 +118,7 @@ def _beyond_compiles(graph: Graph, steps: int) -> Figures:
 
     One is under way from when the build hands it out: the first then waits until the compiler has been imported.
     """
-    from kiln.doit_plugin.loader import BUILD_FOLDER, PRIVATE_FOLDER
+    from kiln.doit_plugin.build_folder import BUILD_FOLDER, PRIVATE_FOLDER
     from kiln.engine.trace import TRACE, read_trace
 
     figures = measured(doit(*KINDS), graph.kiln, f"{steps} built, ")

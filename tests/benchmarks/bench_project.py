@@ -222,7 +222,7 @@ def fill() -> None:
     """Write and record the outputs of all images' steps of the project in the current folder."""
     import kiln.doit_plugin.loader  # before kiln.graph, which doit's own loader must not run
     import kiln.graph
-    from kiln.doit_plugin.loader import BUILD_FOLDER, MANIFEST, PRIVATE_FOLDER, STATE
+    from kiln.doit_plugin.build_folder import BUILD_FOLDER, MANIFEST, PRIVATE_FOLDER, STATE
     from kiln.doit_plugin.rules import collect
     from kiln.engine.rows import Output, Row
     from kiln.engine.state import State

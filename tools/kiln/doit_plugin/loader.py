@@ -18,7 +18,16 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from doit.task import Task
 
 from kiln.doit_plugin.backend import StateBackend
-from kiln.doit_plugin.owner import check_owner
+from kiln.doit_plugin.build_folder import (
+    BUILD_FOLDER,
+    MANIFEST,
+    PRIVATE_FOLDER,
+    STATE,
+    check_folder,
+    check_place,
+    hold_lock,
+)
+from kiln.doit_plugin.options import BUILD_DIR, TARGETS, UNLOCKED, check_build_dir
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.selection import check_names, expand, groups_of, named_by, needs_steps, steps_of
 from kiln.doit_plugin.shortcut import (
@@ -34,12 +43,12 @@ from kiln.doit_plugin.shortcut import (
 from kiln.doit_plugin.tasks import Freshness, StepTask, group_task, shown
 from kiln.engine.build import Build
 from kiln.engine.interrupts import as_python_does, leave_at_once
-from kiln.engine.lock import build_lock, is_locked
+from kiln.engine.lock import is_locked
 from kiln.engine.machine import cores
 from kiln.engine.outline import Outline
 from kiln.engine.state import State
 from kiln.engine.step import Step, kind_of
-from kiln.errors import KilnError, ManifestError
+from kiln.errors import KilnError
 from kiln.files import FOR_ALL, Noted, Notes, Question, asked_by, noted_in
 
 if TYPE_CHECKING:
@@ -47,12 +56,6 @@ if TYPE_CHECKING:
     from kiln.library import Library
     from kiln.manifest.model import Manifest
 
-MANIFEST = "kernels.yaml"
-BUILD_FOLDER = "build"
-"""where kernels.yaml cannot be read and so names none"""
-PRIVATE_FOLDER = ".kiln"
-"""in the build folder: state, lock, temporary files, logs of failures"""
-STATE = "state.sqlite"
 
 _SETTINGS = ("pyproject.toml", "doit.cfg")
 """where doit looks for a project's settings"""
@@ -65,40 +68,11 @@ replaced by those of its images."""
 _PRINTING = ("list", "info", "size", "explain")
 """Commands of doit that print, and change nothing that has to be left in order"""
 
-_BUILD_DIR = {
-    "section": "Kiln",
-    "name": "build_dir",
-    "short": "",
-    "long": "build-dir",
-    "type": str,
-    "default": None,
-    "help": "folder for what is built, relative to the current one [default: what kernels.yaml says, or build]",
-}
-
-
-_TARGETS = {
-    **_BUILD_DIR,
-    "name": "targets",
-    "long": "targets",
-    "help": "make the library for these of its targets alone, with commas between them; what else lies in the build "
-    "folder is removed, so give them one of their own [default: all]",
-}
-
-
-_UNLOCKED = {
-    **_BUILD_DIR,
-    "name": "unlocked",
-    "long": "unlocked",
-    "type": bool,
-    "default": False,
-    "help": "let `release` take another toolchain than kiln.lock has; the release says so",
-}
-
 
 class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """The doit loader `kiln`."""
 
-    cmd_options = (*DodoTaskLoader.cmd_options, _BUILD_DIR, _TARGETS, _UNLOCKED)
+    cmd_options = (*DodoTaskLoader.cmd_options, BUILD_DIR, TARGETS, UNLOCKED)
     namespace: dict[str, Any]
 
     def __init__(self) -> None:
@@ -140,7 +114,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         leave_at_once()
         self._stack.enter_context(noted_in(self._notes))
         if opt_values.get("build_dir") is not None:
-            _check_build_dir(opt_values["build_dir"])
+            check_build_dir(opt_values["build_dir"])
         super().setup(opt_values)
         self._rules = collect(self.namespace)
         if not self._rules:
@@ -234,7 +208,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         manifest = self._load_manifest()
         if isinstance(manifest, KilnError):
             raise InvalidDodoFile(str(manifest)) from manifest
-        _check_folder(folder, manifest, self._options.get("build_dir"))
+        check_folder(folder, manifest, self._options.get("build_dir"))
         if cmd.get_name() == "forget" and not (pos_args or self._options.get("forget_all") or self._names_defaults()):
             raise InvalidCommand("say what to forget: the names of tasks, or --all")
         from kiln.library import Library
@@ -277,7 +251,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def _shortened(self, selection: Sequence[str], own: Sequence[Task], build: Build) -> list[Task] | None:
         """The tasks of what is not fresh by the outline of the last build. None where all kernels are to be loaded."""
         shortcut, options = self._shortcut, self._options
-        _check_owner(build.root)
+        check_place(build.root)
         if shortcut is None or not shortcut.is_of(build.state):
             self._shortcut = None
             return None
@@ -525,56 +499,3 @@ def _open_streams() -> None:
             # The lowest number that is free, which is this one. Children have it, too.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123  # a number, to stay
-
-
-def _check_build_dir(text: str) -> None:
-    """Refuse an option that can hardly mean the folder that it names."""
-    if not text.strip():
-        raise InvalidCommand("--build-dir names no folder: leave it out to build where kernels.yaml says")
-    if text.startswith("~"):
-        raise InvalidCommand(
-            f"--build-dir is {text!r}: a shell makes a home folder of ~ at the start of a word that has no quotes, and "
-            "nobody did here; put a space before it in place of =, or write the whole path"
-        )
-
-
-def _check_folder(folder: Path, manifest: Manifest, option: str | None) -> None:
-    """Refuse a build folder that holds what people write: what a build does not know there, it may remove.
-
-    `option` is what `--build-dir` says, which goes before the manifest.
-    """
-    real = folder.resolve()
-    sources = (*manifest.files, *dict.fromkeys(kernel.source for kernel in manifest.kernels))
-    inside = [path for path in sources if path.resolve().is_relative_to(real)]
-    if inside:
-        error = ManifestError(
-            "the build folder would hold sources",
-            where="--build-dir" if option is not None else manifest.build_position or manifest.position,
-            expected="a folder that holds what is built, and nothing else",
-            actual=f"{shown(folder)}, with {shown(inside[0])} in it",
-            remedy="name another folder: `build:` in kernels.yaml, or `doit --build-dir DIR`",
-        )
-        raise InvalidDodoFile(str(error))
-    _check_owner(folder)
-
-
-def _check_owner(folder: Path) -> None:
-    """Refuse a build folder that another project builds into."""
-    try:
-        check_owner(folder / PRIVATE_FOLDER, Path.cwd(), MANIFEST)
-    except KilnError as other:
-        raise InvalidDodoFile(str(other)) from other
-
-
-def hold_lock(stack: ExitStack, build: Build) -> None:
-    """Enter the build folder's lock. Raises InvalidDodoFile, which doit takes for an error before a run."""
-    try:
-        stack.enter_context(build_lock(build.lock, waiting=warn))
-    except KilnError as error:
-        raise InvalidDodoFile(str(error)) from error
-
-
-def warn(text: str) -> None:
-    """Tell people something that is no task's own affair; where nobody reads it, the build goes on."""
-    with suppress(OSError):
-        sys.stderr.write(f"kiln: {text}\n")

@@ -18,7 +18,8 @@ from doit.exceptions import InvalidCommand, UnmetDependency
 from doit.runner import FAILURE, Runner
 from doit.task import Stream
 
-from kiln.doit_plugin.loader import MANIFEST, KilnLoader, hold_lock, warn
+from kiln.doit_plugin.build_folder import MANIFEST, hold_lock, warn
+from kiln.doit_plugin.loader import KilnLoader
 from kiln.doit_plugin.owner import claim
 from kiln.doit_plugin.reporting.counting import CountingReporter
 from kiln.doit_plugin.reporting.failures import StepFailed

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kiln import graph
+from kiln.doit_plugin.build_folder import MANIFEST, PRIVATE_FOLDER, STATE
 from kiln.doit_plugin.commands.install import STEPS, is_installed
-from kiln.doit_plugin.loader import MANIFEST, PRIVATE_FOLDER, STATE
 from kiln.doit_plugin.rules import collect
 from kiln.engine.publish import make_folder
 from kiln.engine.state import State

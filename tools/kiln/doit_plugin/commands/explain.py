@@ -10,8 +10,9 @@ from doit.cmd_base import DoitCmdBase
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
+from kiln.doit_plugin.build_folder import warn
 from kiln.doit_plugin.commands.changes import change_lines, changes_shown, faults_shown, input_lines, title
-from kiln.doit_plugin.loader import KilnLoader, warn
+from kiln.doit_plugin.loader import KilnLoader
 from kiln.doit_plugin.reporting.wording import printable, some
 from kiln.doit_plugin.selection import selected
 from kiln.doit_plugin.tasks import StepTask

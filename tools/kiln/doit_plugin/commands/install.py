@@ -11,7 +11,8 @@ from typing import Any
 
 from doit.exceptions import InvalidCommand
 
-from kiln.doit_plugin.loader import KilnLoader, hold_lock
+from kiln.doit_plugin.build_folder import hold_lock
+from kiln.doit_plugin.loader import KilnLoader
 from kiln.doit_plugin.run import Run
 from kiln.engine.build import Build
 from kiln.engine.install import install

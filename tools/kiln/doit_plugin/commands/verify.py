@@ -6,7 +6,8 @@ from doit.cmd_base import DoitCmdBase
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
-from kiln.doit_plugin.loader import KilnLoader, warn
+from kiln.doit_plugin.build_folder import warn
+from kiln.doit_plugin.loader import KilnLoader
 from kiln.doit_plugin.selection import selected
 from kiln.engine.publish import faults
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from doit.exceptions import UnmetDependency
 from doit.reporter import ConsoleReporter
 
-from kiln.doit_plugin.loader import warn
+from kiln.doit_plugin.build_folder import warn
 from kiln.doit_plugin.reporting.failures import Failure, Groups
 from kiln.doit_plugin.selection import needed
 from kiln.doit_plugin.tasks import StepTask
