@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import venv
@@ -67,6 +68,18 @@ def linked_triton(folder: Path, copied: set[str]) -> Path:
     link(real, made, copied)
     for name in copied:
         shutil.copy2(real / name, made / name)
+    return made
+
+
+def copied_triton(folder: Path, name: str) -> Path:
+    """A Triton in `folder` that is this Python's own by all digests: a copy of one file, and links to the others.
+
+    Folders are real ones, since links to folders are not followed where sources are looked for.
+    """
+    real, made = find_triton().folder, folder / "triton"
+    shutil.copytree(real, made, copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__"))
+    (made / name).unlink()
+    shutil.copy2(real / name, made / name)
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 KILN = Path(__file__).parent.parent / "tools" / "kiln"
-ROOMS = ("manifest", "closure", "toolchain", "compilers", "binaries", "engine", "packaging", "doit_plugin")
+ROOMS = ("manifest", "closure", "toolchain", "compilers", "binaries", "engine", "packaging", "release", "doit_plugin")
 FOUNDATION = ("__init__", "errors", "digests", "files", "stages")
 """modules that every room may import, since they import no room"""
 OUTSIDE = ("project",)

@@ -19,7 +19,7 @@ from kiln.manifest.compound_types import Key
 from kiln.manifest.json_schema import FILE, MODELINE, json_schema, schema_of
 from kiln.manifest.loader import load
 from kiln.manifest.reference import reference_page
-from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, TOP
+from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, RELEASE, TOP
 from kiln.manifest.yaml_nodes import List, Map, Node
 from kiln.manifest.yaml_tree import read_yaml
 from project import MANIFEST, REPOSITORY
@@ -136,6 +136,11 @@ def test_good_manifests_fit(text: str) -> None:
         (loader.LAST, "    budgets: {spills: true}", "spills"),
         (loader.LAST, "    budgets: {spills: {sm_80: -1}}", "spills"),
         (loader.LAST, "    budgets: {spills: {}}", "spills"),
+        ("version: 1", "version: 1\nrelease: {sizes: {}}", "sizes"),
+        ("version: 1", "version: 1\nrelease: {size: 1}", "size"),
+        ("version: 1", "version: 1\nrelease: {size: {}}", "size"),
+        ("version: 1", "version: 1\nrelease: {size: {sm_80: -1}}", "size"),
+        ("version: 1", "version: 1\nrelease: {size: {sm_80: true}}", "size"),
     ],
 )
 def test_what_the_reader_refuses_for_its_form_the_schema_refuses(old: str, new: str, words: str) -> None:
@@ -153,8 +158,8 @@ def test_a_function_table_stands_in_place_of_other_keys() -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [TOP, KERNEL, OPTIONS, budgets.KEYS, ONNXRUNTIME],
-    ids=["top", "kernel", "options", "budgets", "onnxruntime"],
+    [TOP, KERNEL, OPTIONS, budgets.KEYS, ONNXRUNTIME, RELEASE],
+    ids=["top", "kernel", "options", "budgets", "onnxruntime", "release"],
 )
 def test_every_key_has_an_example_that_the_reader_and_the_schema_take(keys: dict[str, Key]) -> None:
     for name, key in keys.items():

@@ -117,6 +117,10 @@ class MemoryLimitError(KilnError):
     """A step took more memory than it may have, or than there is."""
 
 
+class LockError(KilnError):
+    """kiln.lock says something that it cannot, or cannot be read or written."""
+
+
 class StateError(KilnError):
     """The build folder, its records or its lock are in the way."""
 

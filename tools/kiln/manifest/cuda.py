@@ -61,7 +61,11 @@ _REFUSED = (
     (r"-{1,2}(?:generate-)?line-?info", "use `debug: true`, which keeps the paths of this machine out of images"),
     (r"-[gG]|--(?:device-)?debug", "remove it: `debug: true` gives images a line table, and leaves the code as it is"),
     (
-        r"-o.*|--output.*|-{1,2}(?:d?c|rdc|dlink|cubin|ptx|fatbin|lib|link|run|keep|dryrun).*",
+        r"-{1,2}(?:dc|dw|rdc|dlink|device-c|device-w|device-link|relocatable-device-code).*",
+        "remove it: a kernel is compiled whole, and code that is linked later has symbols made of paths",
+    ),
+    (
+        r"-o.*|--output.*|-{1,2}(?:c|cubin|ptx|fatbin|lib|link|run|keep|dryrun).*",
         "remove it: Kiln says that",
     ),
     (r"-I.*|--include-path.*|-include.*", "write the path in the source's #include, relative to the source"),

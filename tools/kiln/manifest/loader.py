@@ -28,6 +28,7 @@ from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest
 from kiln.manifest.names import fold
 from kiln.manifest.onnxruntime import read_onnxruntime
 from kiln.manifest.pattern import check_no_block, check_pattern, fill
+from kiln.manifest.release import read_release_sizes
 from kiln.manifest.schema import KERNEL, OPTIONS
 from kiln.manifest.source_files import Folders, check_roots, find_source
 from kiln.manifest.targets import LibraryTargets, NativeTargets, check_used, kernel_targets, library_targets
@@ -77,13 +78,14 @@ def load(
         library_version=top["library_version"],
         targets=library.names,
         target_positions=library.positions,
-        native=bool(library.native),
+        native_position=library.native_position,
         host=top["host"],
         roots=top["roots"],
         environment=top["environment"],
         build=top["build"],
         build_position=files[0].entries["build"].value.position if "build" in files[0].entries else None,
         onnxruntime=read_onnxruntime(files[0], library, kernels if only is None else None),
+        release_sizes=read_release_sizes(files[0], library),
         bundle_position=files[0].entries["bundle"].value.position if "bundle" in files[0].entries else None,
         kernels=kernels,
         variants=variants,

@@ -297,8 +297,8 @@ class Manifest:
     targets: tuple[str, ...]
     """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""
     target_positions: Mapping[str, Position]
-    native: bool = False
-    """whether targets are those of the machine that builds, so that another machine builds another library"""
+    native_position: Position | None = None
+    """of the word native among the targets; None without it"""
     host: str
     """x86_64-linux-gnu or aarch64-linux-gnu: what objcopy, ar and cc build for"""
     roots: Mapping[str, str] = field(default_factory=dict)
@@ -311,12 +311,19 @@ class Manifest:
     """None: the manifest leaves it out"""
     onnxruntime: OnnxRuntime | None = None
     """None: nothing is made for it"""
+    release_sizes: Mapping[str, Budget] = field(default_factory=dict)
+    """target -> the most bytes that all its images may have together in a release; positions are those of the keys"""
     bundle_position: Position | None = None
     """of the value that `bundle` has for the whole library; None: the manifest leaves it out"""
     kernels: tuple[Kernel, ...]
     variants: tuple[Variant, ...]
     images: tuple[Image, ...]
     """each variant's targets in order, variants in order of declaration"""
+
+    @property
+    def native(self) -> bool:
+        """Whether targets are those of the machine that builds, so that another machine builds another library."""
+        return self.native_position is not None
 
     @property
     def root(self) -> Path:

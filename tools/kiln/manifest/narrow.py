@@ -45,6 +45,7 @@ def narrowed(manifest: Manifest, targets: Sequence[str], where: str) -> Manifest
         kernels=remaining,
         variants=left,
         images=expand_images(left),
+        release_sizes={name: size for name, size in manifest.release_sizes.items() if name in chosen},
         onnxruntime=_onnxruntime(manifest.onnxruntime, chosen, {kernel.key for kernel in remaining}),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kiln.manifest import budgets, expression
 from kiln.manifest.compound_types import Key, MapOf, Section
 from kiln.manifest.json_schema import FILE, MODELINE
-from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, TOP
+from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, RELEASE, TOP
 
 _WIDTH = 120
 
@@ -86,6 +86,11 @@ def reference_page() -> str:
             "For ONNX Runtime",
             "Under the library's `onnxruntime`. `docs/onnxruntime.md` says what is made, and how it is linked.",
             ONNXRUNTIME,
+        ),
+        _section(
+            "Releases",
+            "Under the library's `release`. `docs/release.md` says what a release is, and how it is made and verified.",
+            RELEASE,
         ),
         f"## Expressions\n\n{_language()}",
     ]

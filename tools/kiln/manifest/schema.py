@@ -363,6 +363,16 @@ ONNXRUNTIME: dict[str, Key] = {
 }
 """What is made for ONNX Runtime."""
 
+RELEASE: dict[str, Key] = {
+    "size": Key(
+        type=MapOf(key=Text(words="the name of a target"), value=Integer(minimum=0), minimum=1),
+        doc="the most bytes that all images of a target may have together, for the targets that it names; a release "
+        "that holds more is not made",
+        example="{sm_90a: 1572864, gfx942: 917504}",
+    ),
+}
+"""What a release is held to."""
+
 TOP: dict[str, Key] = {
     "version": Key(
         type=Integer(minimum=VERSION, maximum=VERSION), doc="of the format", example=str(VERSION), required=True
@@ -455,6 +465,12 @@ TOP: dict[str, Key] = {
         doc="a header and an archive for ONNX Runtime's loader, in `onnxruntime/` of the build folder; none, when left "
         "out",
         example="{target: sm_90a, kernels: [softmax]}",
+    ),
+    "release": Key(
+        type=Section(keys=RELEASE),
+        doc="what `doit release` holds a release to; `budgets` are for each image",
+        example="{size: {sm_90a: 1572864}}",
+        default={},
     ),
     "include": Key(
         type=ListOf(item=Text(words=PATH_RULE, check=check_included)),

@@ -46,6 +46,8 @@ class LibraryTargets:
     """target -> where it is named; those that `native` stands for, at that word"""
     native: tuple[str, ...]
     """those that `native` stands for; none where it is not used"""
+    native_position: Position | None = None
+    """of that word"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,6 +62,7 @@ def library_targets(given: tuple[str, ...], node: Node, find_native: NativeTarge
     """
     positions: dict[str, Position] = {}
     native: tuple[str, ...] = ()
+    word: Position | None = None
     for name, position in _placed(given, node):
         if name != NATIVE:
             positions.setdefault(name, position)
@@ -72,10 +75,10 @@ def library_targets(given: tuple[str, ...], node: Node, find_native: NativeTarge
                 actual=NATIVE,
                 remedy="load it as a build does",
             )
-        native = find_native(position)
+        native, word = find_native(position), position
         for found in native:
             positions.setdefault(found, position)
-    return LibraryTargets(positions=positions, native=native)
+    return LibraryTargets(positions=positions, native=native, native_position=word)
 
 
 def kernel_targets(

@@ -48,7 +48,7 @@ class Triton:
         backend = self.folder / "backends" / ("nvidia" if target.vendor == "nvidia" else "amd")
         own = files.of_all(_sources(backend, self.folder))
         parts = {"triton": files.of_all(self._core), f"triton {target.vendor}": own}
-        for part, path in self._parts(target).items():
+        for part, path in self.parts(target).items():
             parts[part] = files.of(path)
         return parts
 
@@ -65,7 +65,8 @@ class Triton:
         core |= {path.name: path for path in own if path.match("_C/libtriton*.so")}
         return core
 
-    def _parts(self, target: Target) -> Mapping[str, Path]:
+    def parts(self, target: Target) -> Mapping[str, Path]:
+        """The files beside its Python that can change an image for `target`, by the name of the part."""
         if target.vendor == "nvidia":
             nvidia = self.folder / "backends" / "nvidia"
             is_newer = isinstance(target.arch, int) and target.arch >= self.release.blackwell_from
@@ -134,14 +135,19 @@ class HostTools:
     def cc(self) -> Path:
         return self._find("gcc")
 
-    def compiler_components(self, files: FileDigests) -> dict[str, str]:
-        """Digests of the C compiler by part: what is called cc is a driver, and the work is done by what it calls."""
+    @cached_property
+    def compiler_parts(self) -> dict[str, Path]:
+        """The C compiler by part: what is called cc is a driver, and the work is done by what it calls."""
         parts = {"cc": self.cc}
         for part in ("cc1", "as"):
             found = which(self._ask_compiler(f"-print-prog-name={part}"))
             if found:
                 parts[part] = Path(found)
-        return {part: files.of(path) for part, path in parts.items()}
+        return parts
+
+    def compiler_components(self, files: FileDigests) -> dict[str, str]:
+        """Digests of the C compiler by part."""
+        return {part: files.of(path) for part, path in self.compiler_parts.items()}
 
     def _ask_compiler(self, question: str) -> str:
         """What cc answers in the environment that it compiles in; nothing where it has no such answer."""
