@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,13 @@ def test_a_library_for_the_machine_at_hand_is_not_released(tmp_path: Path, monke
 
 
 def test_targets_by_name_are_released(manifest: Manifest) -> None:
-    check_manifest(manifest)
+    check_manifest(replace(manifest, library_version="1.2.0"))
+
+
+def test_a_library_without_a_version_is_not_released(manifest: Manifest) -> None:
+    said = refused(lambda: check_manifest(manifest), ManifestError)
+    assert said.startswith("kernels.yaml:1:1: a release is of a version, and kernels.yaml has none")
+    assert "remedy: write `library_version: 0.1.0`" in said
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,10 @@ class OnnxRuntime:
         return self.target == FATBIN
 
 
+UNVERSIONED = "0.0.0"
+"""the version of a library that is given none"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """kernels.yaml, checked."""
@@ -292,7 +296,7 @@ class Manifest:
     position: Position
     library: str
     """prefix of archive, headers, symbols and crate"""
-    library_version: str = "0.0.0"
+    library_version: str = UNVERSIONED
     """of the packages, as semantic versioning has it"""
     targets: tuple[str, ...]
     """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""

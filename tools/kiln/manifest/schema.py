@@ -11,7 +11,7 @@ from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
 from kiln.manifest.dtypes import DTYPES, is_integer, suggest_dtype
-from kiln.manifest.model import FATBIN, NO_BLOCK, NO_PROMISES, Bundle, EntryNames
+from kiln.manifest.model import FATBIN, NO_BLOCK, NO_PROMISES, UNVERSIONED, Bundle, EntryNames
 from kiln.manifest.paths import OUTER_RULE, PATH_RULE, check_outer_path
 from kiln.manifest.promises import PromiseSets
 from kiln.manifest.targets import TargetList
@@ -387,7 +387,7 @@ TOP: dict[str, Key] = {
         type=Text(words="a semantic version, such as 1.2.0", check=check_library_version),
         doc="the library's version, which its crate and its packages for CMake and pkg-config have",
         example="1.2.0",
-        default="0.0.0",
+        default=UNVERSIONED,
     ),
     "targets": Key(
         type=TargetList(),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kiln.errors import ManifestError, ToolchainError
-from kiln.manifest.model import Manifest
+from kiln.manifest.model import UNVERSIONED, Manifest
 from kiln.manifest.targets import NATIVE
 from kiln.toolchain.identity import Tool
 from kiln.toolchain.lock import LOCK, read_lock, this_machine, unlocked
@@ -19,7 +19,10 @@ _UNLOCKED = "`doit release --unlocked` makes one all the same, which says so"
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Refuse a manifest whose library is another one on another machine. Raises ManifestError, where it says so."""
+    """Refuse a manifest without a version, and one whose library is another one on another machine.
+
+    Raises ManifestError, where it says so.
+    """
     if manifest.native_position is not None:
         raise ManifestError(
             f"`targets: {NATIVE}` cannot be released: it stands for the GPUs of the machine that builds, and another "
@@ -28,6 +31,14 @@ def check_manifest(manifest: Manifest) -> None:
             expected="targets by name",
             actual=f"{NATIVE}, which is {', '.join(manifest.targets)} here",
             remedy=f"write the targets out, as in `targets: [{', '.join(manifest.targets)}]`",
+        )
+    if manifest.library_version == UNVERSIONED:
+        raise ManifestError(
+            "a release is of a version, and kernels.yaml has none",
+            where=manifest.position,
+            expected="`library_version`, a semantic version",
+            actual=f"{UNVERSIONED}, which stands for none",
+            remedy="write `library_version: 0.1.0`, and another one for each release",
         )
 
 
