@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from c_doubles import Doubles
@@ -551,8 +552,8 @@ def test_memcheck_runs_where_it_is(double: Double, plan: dict[str, Any], monkeyp
 
 # -- by the crate
 
-IN_RUST = ("softmax", "matmul_persistent", "l2_normalize")
-"""kernels: with several variants in a group, with scratch memory, and launched cooperatively"""
+IN_RUST = ("softmax", "matmul", "matmul_persistent", "l2_normalize")
+"""kernels: with several variants in a group, one for any address; with scratch memory; launched cooperatively"""
 PLAINLY = {"CARGO_PROFILE_DEV_OPT_LEVEL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
 
 
@@ -590,6 +591,9 @@ def test_the_crate_launches_a_variant_in_all_ways(
     assert (outcome.faults, outcome.typed) == ([], 1)
     launched = [Path(line[0]).stem for line in crate_double.log()]
     alone, by_group, threads, context, replays = 1, 1, 6, 1, 2
+    if kernel == "matmul":
+        by_group = 2
+        assert launched[2] == "matmul_fp16_any"
     assert len(launched) == alone + by_group + threads + context + replays
     assert launched.count(launch["variant"]) >= len(launched) - by_group
 
@@ -615,6 +619,15 @@ def test_a_wrong_number_is_found_in_each_way_of_the_crate(
     assert any(re.search(expected, fault) for fault in outcome.faults), outcome.faults
 
 
+def test_a_wrong_number_is_found_where_addresses_are_not_aligned(crate_double: Double, plan: dict[str, Any]) -> None:
+    launch = min((each for each in plan["launches"] if each["kernel"] == "matmul"), key=gpu_jobs.bytes_of)
+    (right,) = right_answers(launch)
+    outcome = crate_double.run_typed(launch, plan, {-1: [right], 2: [right[::-1].copy()]}, way="driver")
+    assert any(re.search(r"@sm_90a\.unaligned with .*error of c_ptr", fault) for fault in outcome.faults), (
+        outcome.faults
+    )
+
+
 def test_a_launch_of_the_crate_that_writes_elsewhere_and_a_variant_without_images_are_told(
     crate_double: Double, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -627,16 +640,104 @@ def test_a_launch_of_the_crate_that_writes_elsewhere_and_a_variant_without_image
     assert fault.endswith("typed in Rust by driver, alone: it wrote before or behind output_ptr")
 
 
-def test_the_examples_in_rust_are_built_and_say_that_there_is_no_driver(
-    rust: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def examples(rust: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all examples in Rust, built against the default library."""
+    folder = tmp_path_factory.mktemp("examples")
+    gpu_links.build_rust_examples(rust, folder, **PLAINLY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def _whole_driver(rust: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the double with all functions that programs with cust name, for their loader asks for them."""
+    source = REPOSITORY / "tests/gpu/driver_double.c"
+    made = gpu_links.link_library(rust / "examples/rust/cust", tmp_path_factory.mktemp("driver"), source) / "lib64"
+    (made / "libcuda.so.1").symlink_to("libcuda.so")
+    return made
+
+
+EXAMPLES = [(kind, name) for kind, names in gpu_links.EXAMPLES.items() for name in names]
+
+
+@pytest.mark.parametrize(("kind", "name"), EXAMPLES)
+def test_an_example_in_rust_says_that_there_is_no_driver(
+    examples: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them against the default library; they run on a GPU, by tests/gpu/run.py. cust is linked to the driver."""
-    gpu_links.build_rust_examples(rust, tmp_path, **PLAINLY)
+    """cust is linked to it."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
-    for kind, names in gpu_links.EXAMPLES.items():
-        for name in names:
-            faults = gpu_run.run_example(tmp_path / f"rust_{kind}_{name}")
-            assert any("libcuda.so" in fault for fault in faults), faults
+    faults = gpu_run.run_example(examples / f"rust_{kind}_{name}")
+    assert any("libcuda.so" in fault for fault in faults), faults
+
+
+def softmax(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    powers: npt.NDArray[np.float64] = np.exp(values - values.max(-1, keepdims=True))
+    sums: npt.NDArray[np.float64] = powers.sum(-1, keepdims=True)
+    return powers / sums
+
+
+def causal_attention() -> npt.NDArray[np.float16]:
+    """What examples/rust/*/src/bin/attention.rs launches: 8 heads of queries over 2 of keys and values."""
+
+    def tensor(heads: int, seed: int) -> npt.NDArray[np.float64]:
+        numbers = (np.arange(heads * 300 * 64) * 37 + seed) % 113 / 56.0 - 1.0
+        return numbers.astype(np.float16).astype(np.float64).reshape(heads, 300, 64)
+
+    queries, keys, values = tensor(8, 1), tensor(2, 2).repeat(4, 0), tensor(2, 3).repeat(4, 0)
+    scores = queries @ keys.swapaxes(1, 2) / 8
+    scores[:, ~np.tri(300, dtype=bool)] = -np.inf
+    return (softmax(scores) @ values).astype(np.float16)
+
+
+def example_answers(name: str) -> dict[int, npt.NDArray[Any]]:
+    """What each launch of an example writes to its first argument; -1: any launch. They are of the examples' inputs."""
+    ramp = np.arange(100_000, dtype=np.float32)
+    added, summed = ramp * np.float32(1.5), ramp.reshape(100, 1000).sum(1, np.float64)
+    found: dict[str, dict[int, npt.NDArray[Any]]] = {
+        "softmax": {0: softmax((np.arange(37 * 2000) % 97 / 10.0).reshape(37, 2000))},
+        "attention": {0: causal_attention()},
+        "cuda_cpp": {0: added, 1: summed},
+        "modules": {0: added, 1: added, 2: summed},
+        "graph": {-1: np.eye(1, 1000)},
+        "out_of_memory": {-1: np.full((128, 16384), 2.0**-14)},
+        "async_tokio": {-1: np.full(1, 2.0**-14)},
+    }
+    dtype = np.float16 if name == "attention" else np.float32
+    return {number: array.astype(dtype) for number, array in found[name].items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), EXAMPLES)
+def test_an_example_in_rust_takes_right_numbers_and_no_others(
+    double: Double, examples: Path, _whole_driver: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a driver that has 8 MiB for an allocation, 128 rows of 16384: OutOfMemory came 19 times before."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(_whole_driver))
+    if name == "out_of_memory":
+        monkeypatch.setenv("KILN_DOUBLE_MEMORY", str(8 << 20))
+    program, answers = examples / f"rust_{kind}_{name}", example_answers(name)
+
+    def run() -> tuple[list[str], list[str]]:
+        lines = []
+        for number, array in answers.items():
+            array.tofile(double.folder / f"answer{number}")
+            lines.append(f"{number} 0 {array.nbytes} {double.folder / f'answer{number}'}\n")
+        (double.folder / "answers").write_text("".join(lines))
+        (double.folder / "log").write_text("")
+        return gpu_run.run_program(program)
+
+    said, faults = run()
+    assert faults == []
+    launches = {"graph": 45, "async_tokio": 400}.get(name, len(answers))
+    assert len(double.log()) == launches
+    if name == "out_of_memory":
+        assert said[0] == f"{1 << 26} rows: {1 << 42} bytes asked for, {8 << 20} available"
+        assert said[-1].startswith("128 rows at once, after 19 attempts")
+    for array in answers.values():
+        last = array.reshape(-1)[-1:]
+        right = last.copy()
+        last[:] = 2 * right + 1
+        assert run()[1] != []
+        last[:] = right
 
 
 # -- what is measured

@@ -59,6 +59,15 @@ INDEX_HOST = re.compile(r"https?://[^ ]*(pypi|pythonhosted|crates\.io|npmjs|debi
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:root|home|Users)/")
 
 
+def test_format_of_rust() -> None:
+    """The crate's runtime is formatted as a part of a crate, by test_packaging_rust_crate.py."""
+    sources = [path for path in source_files() if path.suffix == ".rs" and "runtime" not in path.parts]
+    assert len(sources) > 20
+    command = ["rustfmt", "--edition=2021", "--check", "-l", *sources]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_no_file_names_a_package_index_or_a_machines_folders() -> None:
     """Which index serves the packages is the user's setting, and a path of one machine means nothing on another.
 

@@ -44,8 +44,7 @@ def refusal(scratch: Scratch, decorator: str, before: str = "") -> str:
 
 
 def said(found: tuple[Configuration, ...]) -> list[tuple[Mapping[str, Any], int, int]]:
-    # A configuration read off a source has both as numbers.
-    return [(dict(c.constants), c.options["num_warps"], c.options["num_stages"]) for c in found]  # type: ignore[misc]
+    return [(dict(c.constants), c.options["num_warps"], c.options["num_stages"]) for c in found]
 
 
 PLAIN = "[triton.Config({'M': 64, 'N': 32}, num_warps=8), triton.Config({'M': 32, 'N': 32}, 2, num_stages=5)]"

@@ -5,7 +5,8 @@
  * and OFFSET SIZE of each parameter; any other is refused with error 209), and `answers`, lines of LAUNCH OFFSET SIZE PATH: the
  * bytes that launch number LAUNCH, or each one for -1, writes to the address at OFFSET of its parameters. Each launch adds a
  * line to `log`, one in a graph when that is replayed: PATH, grid, block, shared memory, attributes as ID:VALUES, and the parameters as hexadecimal digits. With
- * $KILN_DOUBLE_OVERRUN, a launch also writes a byte behind the answer.
+ * $KILN_DOUBLE_OVERRUN, a launch also writes a byte behind the answer; with $KILN_DOUBLE_MEMORY, there are so many bytes
+ * for each allocation. Events are done when they are asked for the fourth time.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -75,6 +76,7 @@ int cuInit(unsigned flags) { return (int)flags; }
 int cuDeviceGet(int *device, int ordinal) { return *device = ordinal; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { static int primary; *context = &primary; return device; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
+int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { return device + (int)flags; }
 int cuCtxCreate_v2(void **context, unsigned flags, int device) { *context = calloc(1, 1); return (int)flags + device; }
 int cuCtxCreate_v4(void **context, void *more, unsigned flags, int device)
 {
@@ -152,8 +154,15 @@ int cuFuncGetParamInfo(const image *function, size_t index, size_t *offset, size
 int cuFuncGetAttribute(int *value, int number, const image *function) { *value = function->attributes[number]; return 0; }
 int cuFuncSetAttribute(image *function, int number, int value) { function->attributes[number] = value; return 0; }
 
+static size_t available_bytes(void)
+{
+    const char *bytes = getenv("KILN_DOUBLE_MEMORY");
+    return bytes != NULL ? strtoull(bytes, NULL, 10) : (size_t)1 << 30;
+}
+
 int cuMemAlloc_v2(unsigned long long *address, size_t size)
 {
+    if (size > available_bytes()) return 2;
     void *memory = aligned_alloc(512, (size + 511) / 512 * 512);
     memcpy(address, &memory, sizeof memory);
     return memory == NULL;
@@ -169,7 +178,7 @@ static void *pointer(unsigned long long address)
 int cuMemFree_v2(unsigned long long address) { free(pointer(address)); return 0; }
 int cuMemAllocAsync(unsigned long long *address, size_t size, stream *on) { (void)on; return cuMemAlloc_v2(address, size); }
 int cuMemFreeAsync(unsigned long long address, stream *on) { (void)on; return cuMemFree_v2(address); }
-int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = *total = (size_t)1 << 30; return 0; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { *available = *total = available_bytes(); return 0; }
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t size) { memcpy(pointer(to), from, size); return 0; }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t size) { memcpy(to, pointer(from), size); return 0; }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t size, const stream *on)
@@ -217,10 +226,12 @@ int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t size, cons
     memset(pointer(to), byte, size);
     return on != NULL && on->captured != NULL ? 900 : 0;
 }
+int cuMemsetD8_v2(unsigned long long to, unsigned char byte, size_t size) { return cuMemsetD8Async(to, byte, size, NULL); }
 int cuEventCreate(void **event, unsigned flags) { *event = NULL; return flags > 2; }
 int cuEventDestroy_v2(void *event) { return event != NULL; }
 int cuEventRecord(void *event, const stream *on) { (void)on; return event != NULL; }
 int cuStreamWaitEvent(const stream *on, void *event, unsigned flags) { (void)on; return event == NULL ? (int)flags : 1; }
+int cuEventQuery(void *event) { static int asked; return event != NULL ? 1 : asked++ < 3 ? 600 : 0; }
 int cuEventSynchronize(void *event) { return event != NULL; }
 int cuEventElapsedTime(float *time, void *start, void *end) { *time = 0; return start != end; }
 
@@ -310,9 +321,10 @@ int cuLaunchKernel(image *function, unsigned grid_x, unsigned grid_y, unsigned g
 }
 
 int cuStreamCreate(stream **made, unsigned flags) { *made = calloc(1, sizeof **made); return flags > 1; }
+int cuStreamCreateWithPriority(stream **made, unsigned flags, int priority) { return cuStreamCreate(made, flags) + priority; }
 int cuStreamDestroy_v2(stream *made) { free(made); return 0; }
 int cuStreamSynchronize(const stream *made) { return made != NULL && made->captured != NULL ? 900 : 0; }
-int cuStreamBeginCapture_v2(stream *each, int mode) { each->captured = calloc(1, sizeof *each->captured); return mode; }
+int cuStreamBeginCapture_v2(stream *each, int mode) { each->captured = calloc(1, sizeof *each->captured); return mode < 0 || mode > 2; }
 int cuStreamEndCapture(stream *each, graph **made) { *made = each->captured; each->captured = NULL; return *made == NULL; }
 int cuGraphInstantiateWithFlags(graph **ready, graph *made, unsigned long long flags)
 {
@@ -321,6 +333,8 @@ int cuGraphInstantiateWithFlags(graph **ready, graph *made, unsigned long long f
     for (size_t i = 0; i < made->count; i++) (*ready)->launches[i].config.attributes = (*ready)->launches[i].attributes;
     return (int)flags;
 }
+int cuGraphExecDestroy(graph *ready) { free(ready); return 0; }
+int cuGraphDestroy(graph *made) { free(made); return 0; }
 int cuGraphLaunch(const graph *ready, const stream *on)
 {
     for (size_t i = 0; i < ready->count; i++) {
@@ -328,5 +342,3 @@ int cuGraphLaunch(const graph *ready, const stream *on)
     }
     return on == NULL;
 }
-int cuGraphExecDestroy(graph *ready) { free(ready); return 0; }
-int cuGraphDestroy(graph *made) { free(made); return 0; }

@@ -113,7 +113,7 @@ RUST = {
 """elements of tensors in Rust"""
 EXAMPLES = {
     "cudarc": ("softmax", "attention", "cuda_cpp", "graph", "out_of_memory", "async_tokio"),
-    "cust": ("softmax", "modules"),
+    "cust": ("softmax", "attention", "modules", "graph", "out_of_memory", "async_tokio"),
 }
 """package of examples/rust -> its programs"""
 
@@ -177,8 +177,9 @@ def build_rust_examples(root: Path, folder: Path, *more: str, **environment: str
             shutil.copy2(made / name, folder / f"rust_{kind}_{name}")
 
 
-def link_library(package: Path, sdk: Path) -> Path:
-    """A folder that stands in for the SDK of CUDA where a package is linked with cust: a libcuda.so without code.
+def link_library(package: Path, sdk: Path, *sources: Path) -> Path:
+    """A folder that stands in for the SDK of CUDA where a package is linked with cust: a libcuda.so in which functions
+    that `sources` do not have end the program.
 
     The driver takes its place when the program starts, by the same soname.
     """
@@ -188,7 +189,8 @@ def link_library(package: Path, sdk: Path) -> Path:
     declared = re.findall(r"pub fn (cu\w+)\s*\(", (raw / "src" / "cuda.rs").read_text())
     (sdk / "lib64").mkdir(parents=True, exist_ok=True)
     source = sdk / "libcuda.c"
-    source.write_text("".join(f"void {name}(void) {{}}\n" for name in sorted(set(declared))))
-    library = ["-shared", "-Wl,-soname,libcuda.so.1", source, "-o", sdk / "lib64" / "libcuda.so"]
-    subprocess.run(["cc", *library], check=True)
+    functions = (f"__attribute__((weak)) void {name}(void) {{ abort(); }}\n" for name in sorted(set(declared)))
+    source.write_text("#include <stdlib.h>\n" + "".join(functions))
+    flags = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+    subprocess.run(["cc", *flags, source, *sources, "-o", sdk / "lib64" / "libcuda.so"], check=True)
     return sdk

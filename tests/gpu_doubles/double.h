@@ -43,6 +43,7 @@ struct double_state {
     char architecture[DOUBLE_DEVICES][64];
     int driver_version;
     int max_threads, max_shared, cooperative, clusters, pageable;
+    int loads_together; /* each load waits until as many have begun, or fails */
     const char *failing; /* the function that fails, with this code, until it is NULL again */
     int code;
     const char *failing_image; /* the one whose launches fail, with that code */
@@ -73,6 +74,8 @@ static inline int double_set_number(struct double_state *state, const char *name
         { "cooperative", &state->cooperative },
         { "clusters", &state->clusters },
         { "capture_status", &state->capture_status },
+        { "pageable", &state->pageable },
+        { "loads_together", &state->loads_together },
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (strcmp(numbers[i].name, name) == 0) {
@@ -82,6 +85,15 @@ static inline int double_set_number(struct double_state *state, const char *name
     }
     for (size_t i = 0; i < DOUBLE_DEVICES && strcmp(name, "capability") == 0; i++) state->capability[i] = value;
     return strcmp(name, "capability") == 0 ? 0 : -1;
+}
+
+/* For the same: there is memory at an address, in the first free place. */
+static inline void double_add_pointer(struct double_state *state, uint64_t address, int type, bool is_managed, int device)
+{
+    size_t place = 0;
+    while (state->pointers[place].address != NULL) place++;
+    if (place == DOUBLE_POINTERS) abort();
+    state->pointers[place] = (struct double_pointer) { (const void *)(uintptr_t)address, type, is_managed, device };
 }
 
 /* What the driver was asked since the last call of this, up to `size` bytes. */

@@ -4,6 +4,8 @@
  */
 #include "double.h"
 
+#include <time.h>
+
 struct module {
     const char *text;
     const struct double_context *context; /* NULL: a library, for all of them */
@@ -107,6 +109,10 @@ int double_set(const char *name, int value) { return double_set_number(&state, n
 void double_fail(const char *function, int code) { state.failing = function; state.code = code; }
 void double_say(const char *compiler_log) { state.compiler_log = compiler_log; }
 void double_log(char *text, size_t size) { double_take_log(&state, text, size); }
+void double_point(uint64_t address, int type, int is_managed, int device)
+{
+    double_add_pointer(&state, address, type, is_managed != 0, device);
+}
 
 /* Contexts are the test's: it makes them, and these say which is current. */
 int cuDevicePrimaryCtxRetain(struct double_context **context, int device)
@@ -134,6 +140,19 @@ int cuCtxPushCurrent_v2(struct double_context *context)
 }
 int cuCtxPopCurrent_v2(struct double_context **context) { *context = now; now = pushed_over; return 0; }
 
+/* Whether as many loads have begun as are to be under way at once: a load waits for them, ten seconds at most. */
+static bool meets_others(void)
+{
+    static int begun;
+    if (state.loads_together == 0) return true;
+    __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 10000; i++) {
+        if (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) >= state.loads_together) return true;
+        nanosleep(&(struct timespec) { .tv_nsec = 1000000 }, NULL);
+    }
+    return false;
+}
+
 static int new_module(struct module **module, const void *data, unsigned count, int *options, void **values, const char *name,
     const struct double_context *context)
 {
@@ -146,6 +165,7 @@ static int new_module(struct module **module, const void *data, unsigned count, 
         }
         return code;
     }
+    if (!meets_others()) return 999;
     struct module *made = calloc(1, sizeof *made);
     made->text = data;
     made->context = context;

@@ -43,6 +43,10 @@ static void note(const char *format, ...)
 int double_set(const char *name, int value) { return double_set_number(&state, name, value); }
 void double_fail(const char *function, int code) { state.failing = function; state.code = code; }
 void double_log(char *text, size_t size) { double_take_log(&state, text, size); }
+void double_point(uint64_t address, int type, int is_managed, int device)
+{
+    double_add_pointer(&state, address, type, is_managed != 0, device);
+}
 
 #define ANSWER() \
     do { \

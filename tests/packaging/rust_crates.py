@@ -21,6 +21,8 @@ from softmax_images import _YAML, expression, make_kernel, make_manifest, make_v
 
 RUST = Path(__file__).resolve().parents[1] / "rust"
 """the programs of tests"""
+RELEASE = {"CUDARC_CUDA_VERSION": "12080"}
+"""the release of CUDA, which a program chooses by a feature of cudarc"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,13 @@ def render(records: list[Record], folder: Path, library: str = "kernels") -> Pat
 def add_example(crate: Path, name: str, text: str) -> None:
     (crate / "examples").mkdir(exist_ok=True)
     (crate / "examples" / f"{name}.rs").write_text(text, "utf-8")
+
+
+def add_programs(crate: Path, *names: str) -> None:
+    """Programs of tests/rust, as examples of the crate."""
+    shutil.copytree(RUST / "support", crate / "examples" / "support")
+    for name in names:
+        shutil.copy(RUST / f"{name}.rs", crate / "examples")
 
 
 def change(record: Record, *, facts: Mapping[str, Any] | None = None, **fields: Any) -> Record:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rust_crates import RUST, Cargo, change, render
+from rust_crates import RELEASE, Cargo, add_programs, change, render
 
 from c_doubles import Doubles
 from kiln.manifest.model import Image, Kernel
@@ -25,11 +25,9 @@ CASES = [
     ("too_short", "cuda"),
     ("two_streams", "cuda"),
 ]
-"""a case of tests/rust/adapters/cudarc_cases.rs, and the driver that it runs with"""
+"""a case of tests/rust/cudarc_cases.rs, and the driver that it runs with"""
 
 STRIDES = {f"{name}_ptr": (expression(f"{name}_row_stride"), expression("1")) for name in ("output", "input")}
-RELEASE = {"CUDARC_CUDA_VERSION": "12080"}
-"""the release of CUDA, which a program chooses by a feature of cudarc"""
 
 
 def slice_records(records: list[Record]) -> list[Record]:
@@ -55,7 +53,7 @@ def of_kernel(record: Record, kernel: Kernel) -> Record:
 @pytest.fixture(scope="module")
 def crate(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = render(slice_records(records), tmp_path_factory.mktemp("project"))
-    shutil.copytree(RUST / "adapters", made / "examples")
+    add_programs(made, "cudarc_cases")
     # A program that launches on cudarc depends on it, and on half.
     manifest = (made / "Cargo.toml").read_text()
     needed = 'cudarc = { version = "*", default-features = false, features = ["f16"] }\nhalf = "2"\n'
@@ -75,12 +73,7 @@ def test_launches_on_cudarc(program: Path, doubles: Doubles, case: str, driver: 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_clippy_and_rustdoc_find_nothing_with_all_features_that_go_together(
-    crate: Path, cargo: Cargo, tmp_path: Path
-) -> None:
-    """cust's build script looks for the folder of libcuda.so, which a program is linked with and a library is not."""
-    (tmp_path / "lib64").mkdir()
-    environment = {**RELEASE, "CUDA_LIBRARY_PATH": str(tmp_path)}
-    features = ("--features", "cudarc,cust,f16,hip")
-    cargo(crate, "clippy", "-q", "--lib", *features, "--", "-D", "warnings", **environment)
-    cargo(crate, "doc", "-q", "--no-deps", *features, RUSTDOCFLAGS="-D warnings", **environment)
+def test_the_examples_of_the_documentation_run_with_cudarc(crate: Path, cargo: Cargo) -> None:
+    """And the programs above are found by `cargo test`, which builds and does not run them."""
+    ended = cargo(crate, "test", "--features", "cudarc,f16,hip", **RELEASE)
+    assert "3 passed" in ended.stdout.splitlines()[-2]

@@ -116,6 +116,10 @@ def test_what_is_a_call_compiles(records: list[Record], folded: list[Record], ca
         "wrong_element": ("::<kernels::F16>", ""),
         "address_without_a_type": ("output_ptr: address", "output_ptr: DevicePtr::new(address)"),
         "other_kernel": ("args: &alone_fp32_1024::Args", "args: &softmax_fp32_1024::Args"),
+        "current_context_is_unsafe": (
+            "    Library::for_current_context()",
+            "    unsafe { Library::for_current_context() }",
+        ),
         "launch_is_unsafe": ("kernel.launch(args, Stream::DEFAULT)", "unsafe { kernel.launch(args, Stream::DEFAULT) }"),
     }
     for name, (wrong, right) in mended.items():

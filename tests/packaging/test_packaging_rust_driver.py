@@ -66,9 +66,17 @@ def test_structs_are_those_of_the_header() -> None:
     check("cuda", checks)
     assert "offset_of!(Properties, gcn_arch_name) == 1160" in source("hip")
     assert "size_of::<Properties>() == 4096" in source("hip")
+    assert "offset_of!(PointerAttributes, is_managed) == 24" in source("hip")
+    assert "size_of::<PointerAttributes>() == 32" in source("hip")
     check(
         "hip",
-        ["offsetof(hipDeviceProp_tR0600, gcnArchName) == 1160", "sizeof(hipDeviceProp_tR0600) <= 4096"],
+        [
+            "offsetof(hipDeviceProp_tR0600, gcnArchName) == 1160",
+            "sizeof(hipDeviceProp_tR0600) <= 4096",
+            "offsetof(hipPointerAttribute_t, device) == 4",
+            "offsetof(hipPointerAttribute_t, isManaged) == 24",
+            "sizeof(hipPointerAttribute_t) == 32",
+        ],
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from device_targets import KINDS, TAKES, TARGETS
-from rust_crates import RUST, Cargo, driver_records, render
+from rust_crates import Cargo, add_programs, driver_records, render
 
 from c_doubles import Doubles
 from kiln.packaging.record import Record
@@ -32,6 +32,10 @@ CASES = [
     ("wrong_context", "cuda"),
     ("out_of_memory", "cuda"),
     ("refused_by_the_driver", "cuda"),
+    ("bad_pointers", "cuda"),
+    ("bad_pointers_of_hip", "hip"),
+    ("loads_of_two_images", "cuda"),
+    ("loads_of_two_images", "cuda before 12.0"),
     ("threads", "cuda"),
     ("threads", "cuda before 12.0"),
     ("forked", "cuda"),
@@ -54,7 +58,7 @@ CASES = [
 def crate(records: list[Record], folded: list[Record], cargo: Cargo, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The crate with the programs of tests/rust as its examples, which are built."""
     made = render(driver_records(records, folded), tmp_path_factory.mktemp("project"))
-    shutil.copytree(RUST, made / "examples", ignore=shutil.ignore_patterns("ui"))
+    add_programs(made, "driver_cases", "selection")
     cargo(made, "build", "-q", "--offline", "--features", "hip", "--examples")
     return made
 
@@ -179,7 +183,7 @@ def test_an_image_that_was_changed_is_noticed_before_a_driver_sees_it(
     records: list[Record], folded: list[Record], cargo: Cargo, doubles: Doubles, tmp_path: Path
 ) -> None:
     crate = render(driver_records(records, folded), tmp_path)
-    shutil.copytree(RUST, crate / "examples", ignore=shutil.ignore_patterns("ui"))
+    add_programs(crate, "driver_cases")
     build = ("build", "-q", "--offline", "--features", "hip", "--example", "driver_cases")
     paths = {path.parent.name: path for path in crate.glob("images/*/softmax_fp32_1024.*")}
     assert set(paths) == set(DAMAGE)

@@ -1,19 +1,25 @@
 //! What the crate does with a driver that computes nothing: one case a process, named by the first argument.
 
 use std::error::Error as _;
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
+
+#[path = "support/double.rs"]
+mod double;
+
+use double::{fail, log, point, run, set, symbol};
 
 use kernels::groups::softmax_fp32::Args as GroupArgs;
 use kernels::variants::{
     alone_fp32_1024, clustered_fp32_1024, scratched_fp32_1024, softmax_fp32_1024, wide_fp32_1024,
 };
-use kernels::{Choices, Device, DevicePtr, Error, Flaw, Library, Refusal, Release, Stream, Vendor};
+use kernels::{
+    BadPointer, Checks, Choices, Device, DevicePtr, Error, Flaw, Library, Refusal, Release, Stream,
+    Vendor,
+};
 use kernels::{DeviceBuffer, KernelParams, ScratchAllocator};
 
 extern "C" {
-    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     fn fork() -> c_int;
     fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
@@ -24,29 +30,6 @@ extern "C" {
 struct Context {
     device: c_int,
     is_destroyed: bool,
-}
-
-fn symbol(name: &CStr) -> *mut c_void {
-    let library = match std::env::var("DOUBLE") {
-        Ok(name) => CString::new(name).unwrap(),
-        Err(_) => c"libcuda.so.1".into(),
-    };
-    let found = unsafe { dlsym(dlopen(library.as_ptr(), 1), name.as_ptr()) };
-    assert!(!found.is_null(), "{name:?}");
-    found
-}
-
-fn set(name: &str, value: i32) {
-    let name = CString::new(name).unwrap();
-    let set: extern "C" fn(*const c_char, c_int) -> c_int =
-        unsafe { std::mem::transmute(symbol(c"double_set")) };
-    assert_eq!(set(name.as_ptr(), value), 0, "{name:?}");
-}
-
-fn fail(function: Option<&'static CStr>, code: i32) {
-    let fail: extern "C" fn(*const c_char, c_int) =
-        unsafe { std::mem::transmute(symbol(c"double_fail")) };
-    fail(function.map_or(std::ptr::null(), CStr::as_ptr), code);
 }
 
 fn make_current(context: Option<&'static Context>) {
@@ -64,15 +47,7 @@ fn context(device: c_int) -> &'static Context {
 
 /// What the driver was asked since the last call: the first word of each line, and of launches all but the image's text.
 fn asked() -> Vec<String> {
-    let log: extern "C" fn(*mut c_char, usize) =
-        unsafe { std::mem::transmute(symbol(c"double_log")) };
-    let mut text = vec![0_u8; 1 << 20];
-    log(text.as_mut_ptr().cast(), text.len());
-    let text = CStr::from_bytes_until_nul(&text)
-        .unwrap()
-        .to_bytes()
-        .to_vec();
-    let text = String::from_utf8_lossy(&text).into_owned();
+    let text = log();
     let shown = text.lines().filter_map(|line| {
         let (word, rest) = line.split_once(' ')?;
         match word {
@@ -93,15 +68,22 @@ fn stream() -> Stream {
     Stream::from_raw(STREAM as *mut c_void)
 }
 
+/// Arguments of four rows of 1000 columns, of variants that take the same.
+macro_rules! args {
+    ($variant:ident) => {
+        $variant::Args {
+            output_ptr: DevicePtr::new(0x7000),
+            input_ptr: DevicePtr::new(0x8000),
+            input_row_stride: 1000,
+            output_row_stride: 1001,
+            n_cols: 1000,
+            n_rows: 4,
+        }
+    };
+}
+
 fn good() -> softmax_fp32_1024::Args {
-    softmax_fp32_1024::Args {
-        output_ptr: DevicePtr::new(0x7000),
-        input_ptr: DevicePtr::new(0x8000),
-        input_row_stride: 1000,
-        output_row_stride: 1001,
-        n_cols: 1000,
-        n_rows: 4,
-    }
+    args!(softmax_fp32_1024)
 }
 
 fn group(columns: i32) -> GroupArgs {
@@ -303,7 +285,7 @@ fn no_such_device() {
         told(&error),
         "there is no device 1: the driver shows 1; see CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES"
     );
-    let error = Library::for_current_context().unwrap_err();
+    let error = unsafe { Library::for_current_context() }.unwrap_err();
     assert_eq!(error, Error::WrongContext { cause: None });
     assert_eq!(
         told(&error),
@@ -412,9 +394,11 @@ fn two_devices() {
 fn two_contexts() {
     let (one, other) = (context(0), context(0));
     make_current(Some(one));
-    let first = Library::for_current_context().unwrap();
+    // SAFETY: the double knows a context that is destroyed, and keeps its memory.
+    let first = unsafe { Library::for_current_context() }.unwrap();
     make_current(Some(other));
-    let second = Library::for_current_context().unwrap();
+    // SAFETY: this one is never destroyed.
+    let second = unsafe { Library::for_current_context() }.unwrap();
     make_current(None);
     assert_ne!(first.raw_context(), second.raw_context());
     for library in [&first, &second] {
@@ -534,6 +518,122 @@ fn threads() {
     assert_eq!(asked(), ["drop", "drop", "release 0"]);
 }
 
+/// The double has each load wait for the other: one that had to end before the other begins would fail.
+fn loads_of_two_images() {
+    let library = Library::for_device(0).unwrap();
+    let kernel = library.kernel::<GroupArgs>();
+    asked();
+    set("loads_together", 2);
+    std::thread::scope(|scope| {
+        for columns in [1000, 2000] {
+            let kernel = &kernel;
+            scope.spawn(move || unsafe { kernel.launch(&group(columns), stream()).unwrap() });
+        }
+    });
+    let lines = asked();
+    assert_eq!(lines.iter().filter(|line| *line == "load").count(), 2);
+    drop((library, kernel));
+    assert_eq!(asked(), ["drop", "drop", "release 0"]);
+}
+
+/// Numbers of memory of the host and of a device: CUDA's, and HIP's are the same.
+const HOST: i32 = 1;
+const DEVICE: i32 = 2;
+
+fn at(input: u64) -> softmax_fp32_1024::Args {
+    softmax_fp32_1024::Args {
+        input_ptr: DevicePtr::new(input),
+        ..good()
+    }
+}
+
+/// What the driver says of addresses, where it is asked.
+fn bad_pointers() {
+    let library = Library::for_device(0).unwrap();
+    let kernel = library.kernel();
+    let launch = |input| unsafe { kernel.launch(&at(input), stream()) };
+    let refused = |input| {
+        asked();
+        let error = launch(input).unwrap_err();
+        assert!(!asked().iter().any(|line| line.starts_with("launch")));
+        assert!(
+            matches!(error, Error::BadPointer { variant: "softmax_fp32_1024", argument: "input_ptr", address, .. } if address == input)
+        );
+        told(&error)
+    };
+    point(0x7000, DEVICE, false, 0);
+    point(0x8000, HOST, false, 0);
+    point(0x9000, DEVICE, true, 1);
+    point(0xa000, DEVICE, false, 1);
+    launch(0xb000).unwrap();
+    library.set_checks(Checks::Pointers);
+    for input in [0x7000, 0x8000, 0x9000] {
+        launch(input).unwrap();
+    }
+    assert_eq!(refused(0xa000), "input_ptr of softmax_fp32_1024 is 0xa000, memory of device 1, and the launch is on device 0");
+    assert_eq!(refused(0xb000), "input_ptr of softmax_fp32_1024 is 0xb000, memory that the driver does not know: the host's, or freed; give memory of the device");
+    assert_eq!(
+        refused(0),
+        "input_ptr of softmax_fp32_1024 is 0x0, null, which these checks refuse"
+    );
+    library.set_checks(Checks::PointersOrNull);
+    launch(0).unwrap();
+    refused(0xb000);
+    // What the driver fails with is passed on.
+    fail(Some(c"cuPointerGetAttribute"), 700);
+    let error = launch(0xb000).unwrap_err();
+    assert!(
+        matches!(&error, Error::Launch { cause, .. } if matches!(**cause, Error::Driver { code: 700, call: "cuPointerGetAttribute", .. })),
+        "{error:?}"
+    );
+    fail(None, 0);
+    // An empty grid has no arguments to look at; and scratch memory is the library's own.
+    let none = softmax_fp32_1024::Args {
+        n_rows: 0,
+        ..at(0xb000)
+    };
+    unsafe { kernel.launch(&none, stream()).unwrap() };
+    library.set_checks(Checks::None);
+    launch(0xb000).unwrap();
+    let strict = Library::options()
+        .checks(Checks::Pointers)
+        .scratch(Allocator(Arc::default(), 0xabc00))
+        .for_device(0)
+        .unwrap();
+    let args = args!(scratched_fp32_1024);
+    unsafe { strict.kernel().launch(&args, stream()).unwrap() };
+    // Kernels read what malloc gave.
+    set("pageable", 1);
+    let library = Library::options()
+        .checks(Checks::Pointers)
+        .for_device(0)
+        .unwrap();
+    unsafe { library.kernel().launch(&at(0xb000), stream()).unwrap() };
+}
+
+fn bad_pointers_of_hip() {
+    let library = Library::options()
+        .checks(Checks::Pointers)
+        .for_device(0)
+        .unwrap();
+    point(0x7000, DEVICE, false, 0);
+    point(0x8000, HOST, false, 0);
+    point(0xa000, DEVICE, false, 1);
+    let launch = |input| unsafe { library.kernel().launch(&at(input), stream()) };
+    launch(0x7000).unwrap();
+    launch(0x8000).unwrap();
+    for (input, expected) in [
+        (0xa000, BadPointer::OtherDevice { device: 1, own: 0 }),
+        (0xb000, BadPointer::Unknown),
+        (0, BadPointer::Null),
+    ] {
+        match launch(input).unwrap_err() {
+            Error::BadPointer { why, .. } => assert_eq!(why, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// In a child everything says that it is one, and nothing is asked of the driver, whatever the parent's threads do.
 fn forked() {
     let library = Library::for_device(0).unwrap();
@@ -588,14 +688,7 @@ unsafe impl ScratchAllocator for Allocator {
 }
 
 fn scratch() {
-    let args = scratched_fp32_1024::Args {
-        output_ptr: DevicePtr::new(0x7000),
-        input_ptr: DevicePtr::new(0x8000),
-        input_row_stride: 1000,
-        output_row_stride: 1001,
-        n_cols: 1000,
-        n_rows: 4,
-    };
+    let args = args!(scratched_fp32_1024);
     let library = Library::for_device(0).unwrap();
     let error = launch(&library, &args).unwrap_err();
     assert_eq!(told(&error), "scratched_fp32_1024@sm_90a needs 96 bytes of scratch memory; give the library an allocator of such memory");
@@ -624,14 +717,7 @@ fn scratch() {
 
 fn attributes() {
     let library = Library::for_device(0).unwrap();
-    let args = clustered_fp32_1024::Args {
-        output_ptr: DevicePtr::new(0x7000),
-        input_ptr: DevicePtr::new(0x8000),
-        input_row_stride: 1000,
-        output_row_stride: 1001,
-        n_cols: 1000,
-        n_rows: 4,
-    };
+    let args = args!(clustered_fp32_1024);
     let config = args.launch_config(&library).unwrap().unwrap();
     assert_eq!(
         (config.grid, config.cluster, config.pdl),
@@ -656,14 +742,7 @@ fn attributes() {
 /// Clusters of more blocks than every device takes are asked for before the launch, which this driver refuses otherwise.
 fn wide_clusters() {
     let library = Library::for_device(0).unwrap();
-    let args = wide_fp32_1024::Args {
-        output_ptr: DevicePtr::new(0x7000),
-        input_ptr: DevicePtr::new(0x8000),
-        input_row_stride: 1000,
-        output_row_stride: 1001,
-        n_cols: 1000,
-        n_rows: 4,
-    };
+    let args = args!(wide_fp32_1024);
     launch(&library, &args).unwrap();
     let lines = asked();
     assert!(
@@ -841,6 +920,8 @@ fn main() {
             "attributes_of_an_older_driver",
             attributes_of_an_older_driver,
         ),
+        ("bad_pointers", bad_pointers),
+        ("bad_pointers_of_hip", bad_pointers_of_hip),
         ("captured", captured),
         ("choices", choices),
         ("driver_too_old", driver_too_old),
@@ -855,6 +936,7 @@ fn main() {
         ("forked", forked),
         ("forked_before", forked_before),
         ("hip", hip),
+        ("loads_of_two_images", loads_of_two_images),
         ("missing_library", missing_library),
         ("missing_symbol", missing_symbol),
         ("no_gpu_of_nvidia", no_gpu_of_nvidia),
@@ -871,10 +953,5 @@ fn main() {
         ("wide_clusters", wide_clusters),
         ("wrong_context", wrong_context),
     ];
-    let wanted = std::env::args().nth(1).unwrap();
-    let (_, case) = cases
-        .iter()
-        .find(|(name, _)| *name == wanted)
-        .expect("a case");
-    case();
+    run(cases);
 }

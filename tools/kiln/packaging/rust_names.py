@@ -37,6 +37,7 @@ RUNTIME_SOURCES = (
     "memory.rs",
     "params.rs",
     "pointer.rs",
+    "pointer_checks.rs",
     "select.rs",
     "sha256.rs",
     "variant.rs",

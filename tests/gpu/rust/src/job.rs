@@ -43,6 +43,13 @@ pub struct Job {
     pub all_ways: bool,
 }
 
+impl Job {
+    /// Whether an argument is a pointer.
+    pub fn is_buffer(&self, name: &str) -> bool {
+        self.buffers.iter().any(|buffer| buffer.name == name)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Task {
     Launch(Job),

@@ -13,9 +13,9 @@ use kernels::adapters::cudarc::context;
 use kernels::groups::softmax_fp32::{Args, SliceArgs};
 use kernels::Library;
 
-const ROWS: usize = 8192;
+const ROWS: usize = 2048;
 const COLUMNS: usize = 16384;
-const LAUNCHES: usize = 200;
+const LAUNCHES: usize = 400;
 
 /// Ends when all that the stream has to do by now is done.
 async fn completion(stream: &CudaStream) -> Result<(), DriverError> {

@@ -8,6 +8,7 @@ use half::f16;
 use kernels::adapters::cudarc::context;
 use kernels::groups::attention_fp16_64_causal::{Args, SliceArgs};
 use kernels::Library;
+use reference::Attention;
 
 const HEADS: usize = 8;
 const HEADS_PER_KV: usize = 4;
@@ -58,57 +59,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     .launch(&kernel, &stream)?;
 
     let got = stream.clone_dtoh(&output)?;
-    let mut largest = 0.0f32;
-    for query in (0..HEADS).flat_map(|head| (0..TOKENS).map(move |token| (head, token))) {
-        let wanted = attend(query, &queries, &keys, &values);
-        let place = query.0 * head + query.1 * DEPTH;
-        for (wanted, got) in wanted.iter().zip(&got[place..place + DEPTH]) {
-            largest = largest.max((wanted - got.to_f32()).abs());
-        }
-    }
+    let wide = |halves: &[f16]| halves.iter().map(|half| half.to_f32()).collect::<Vec<_>>();
+    let attention = Attention {
+        heads: HEADS,
+        heads_per_kv: HEADS_PER_KV,
+        tokens: TOKENS,
+        depth: DEPTH,
+    };
+    let largest = attention.error(&wide(&queries), &wide(&keys), &wide(&values), &wide(&got));
     println!("attention of {HEADS} heads and {TOKENS} tokens: largest error {largest:.1e}");
     if largest < 1e-2 {
         Ok(())
     } else {
         Err("that is too much".into())
     }
-}
-
-/// One row of the result, computed here: the token sees itself and those before it.
-fn attend(
-    (head, token): (usize, usize),
-    queries: &[f16],
-    keys: &[f16],
-    values: &[f16],
-) -> [f32; DEPTH] {
-    let row = |of: &[f16], head: usize, token: usize| {
-        let place = (head * TOKENS + token) * DEPTH;
-        of[place..place + DEPTH]
-            .iter()
-            .map(|value| value.to_f32())
-            .collect::<Vec<_>>()
-    };
-    let query = row(queries, head, token);
-    let scores: Vec<f32> = (0..=token)
-        .map(|seen| {
-            row(keys, head / HEADS_PER_KV, seen)
-                .iter()
-                .zip(&query)
-                .map(|(k, q)| k * q)
-                .sum::<f32>()
-        })
-        .map(|score| score * (DEPTH as f32).powf(-0.5))
-        .collect();
-    let peak = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f32 = scores.iter().map(|score| (score - peak).exp()).sum();
-    let mut result = [0.0; DEPTH];
-    for (seen, score) in scores.iter().enumerate() {
-        for (result, value) in result
-            .iter_mut()
-            .zip(row(values, head / HEADS_PER_KV, seen))
-        {
-            *result += (score - peak).exp() / total * value;
-        }
-    }
-    result
 }

@@ -49,14 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let got = stream.clone_dtoh(&output)?;
-    let mut largest = 0.0f32;
-    for (row, got) in values.chunks(COLUMNS).zip(got.chunks(COLUMNS)) {
-        let peak = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let total: f32 = row.iter().map(|value| (value - peak).exp()).sum();
-        for (value, got) in row.iter().zip(got) {
-            largest = largest.max(((value - peak).exp() / total - got).abs());
-        }
-    }
+    let largest = reference::softmax_error(&values, &got, COLUMNS);
     println!(
         "softmax of {ROWS} rows of {COLUMNS} on {}: largest error {largest:.1e}",
         library.device().name

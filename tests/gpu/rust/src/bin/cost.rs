@@ -217,7 +217,8 @@ fn first_result(is_raw: bool) -> Outcome<f64> {
     if is_raw {
         Prepared::new(&args)?.launch(&tensors.stream)?;
     } else {
-        let library = Library::for_current_context()?;
+        // SAFETY: the tensors keep their context, and the library is never dropped.
+        let library = unsafe { Library::for_current_context() }?;
         // SAFETY: the slices are as large as the arguments say, and live until the end.
         unsafe {
             library

@@ -3,9 +3,8 @@
 //!
 //!     typed (driver | cudarc) JOBS
 //!
-//! JOBS and what is printed are as in tests/gpu/typed.c; a group is not given addresses that are aligned to less. With
-//! `driver` the library is that of the current context, and launches get addresses; with `cudarc` it is that of a context of cudarc,
-//! and launches get slices.
+//! JOBS and what is printed are as in tests/gpu/typed.c. With `driver` the library is that of the current context, and
+//! launches get addresses; with `cudarc` it is that of a context of cudarc, and launches get slices.
 
 // Arguments have the names that the kernels give them.
 #![allow(non_snake_case)]
@@ -28,6 +27,8 @@ struct Call {
     name: &'static str,
     variant: fn() -> Option<&'static Variant>,
     config: fn(&Library, &Place<'_>) -> kernels::Result<Option<LaunchConfig>>,
+    /// The same of one variant and no other.
+    config_of: fn(&Library, &Place<'_>, &'static Variant) -> kernels::Result<Option<LaunchConfig>>,
     launch: fn(&Library, &Place<'_>) -> kernels::Result<()>,
     launch_slices: fn(&Library, &mut Place<'_>) -> kernels::Result<()>,
 }
@@ -44,6 +45,13 @@ macro_rules! calls {
             variant: || <kernels::$kind::$call::Args as KernelParams>::variants().next(),
             config: |library, place| {
                 library.kernel().launch_config(&kernels::$kind::$call::Args {
+                    $($read: place.address($read_name),)*
+                    $($written: place.address($written_name),)*
+                    $($scalar: place.scalar($scalar_name),)*
+                })
+            },
+            config_of: |library, place, variant| {
+                library.kernel_of(variant)?.launch_config(&kernels::$kind::$call::Args {
                     $($read: place.address($read_name),)*
                     $($written: place.address($written_name),)*
                     $($scalar: place.scalar($scalar_name),)*
@@ -100,7 +108,9 @@ impl Runner {
         }
         context.bind_to_thread()?;
         let scratch = StreamOrdered::new(context);
-        Ok(Library::options().scratch(scratch).for_current_context()?)
+        let options = Library::options().scratch(scratch);
+        // SAFETY: contexts are dropped behind the libraries.
+        Ok(unsafe { options.for_current_context() }?)
     }
 
     fn new(by_slices: bool) -> Outcome<Self> {
@@ -208,6 +218,51 @@ fn launch_group(runner: &Runner, what: Alone<'_>, written: &[Vec<u8>]) -> Outcom
         Expected::Anything
     })?;
     write(what.job, &outputs, ".group")
+}
+
+/// By group with addresses that are multiples of an element and of no more: a variant that promises nothing of addresses
+/// serves the call; where there is none, it is refused, an argument named, and nothing touched.
+fn launch_unaligned(runner: &Runner, what: Alone<'_>) -> Outcome<()> {
+    let Some(group) = find(what.variant.group) else {
+        return Ok(());
+    };
+    let mut place = Place::new(what.job, what.variant, &runner.stream, false)?;
+    let is_served = has_fallback(runner, what, group, &place)?;
+    let launched = runner.start(group, &mut place, &runner.library);
+    place.stream.synchronize()?;
+    match launched {
+        Ok(()) if is_served => write(what.job, &place.check(Expected::Anything)?, ".unaligned"),
+        Err(kernels::Error::Misaligned { argument, .. })
+            if !is_served && what.job.is_buffer(argument) =>
+        {
+            place.check(Expected::Untouched).map(drop)
+        }
+        other => {
+            Err(format!("a variant takes them: {is_served}, and the launch gives {other:?}").into())
+        }
+    }
+}
+
+/// Whether a variant of the group takes any address: one that promises nothing of any, and serves the call otherwise.
+fn has_fallback(
+    runner: &Runner,
+    what: Alone<'_>,
+    group: &Call,
+    place: &Place<'_>,
+) -> Outcome<bool> {
+    use kernels::Error::{NotSelected, Specialization};
+    let known = kernels::find_group(what.variant.group).ok_or("no group of that name")?;
+    let mut plain = known.variants.iter().filter(|variant| {
+        let mut promises = variant
+            .arguments
+            .iter()
+            .filter(|each| each.promise.is_some());
+        !promises.any(|argument| what.job.is_buffer(argument.name))
+    });
+    Ok(plain.any(|variant| {
+        let config = (group.config_of)(&runner.library, place, variant);
+        !matches!(config, Err(NotSelected { .. } | Specialization { .. }))
+    }))
 }
 
 /// Each promise broken alone: the call is refused, the argument named, and nothing touched.
@@ -367,6 +422,7 @@ fn run(runner: &Runner, job: &Job) -> Outcome<()> {
     let written = launch_alone(runner, what).map_err(told("alone"))?;
     if job.by_group {
         launch_group(runner, what, &written).map_err(told("by group"))?;
+        launch_unaligned(runner, what).map_err(told("by group, with unaligned addresses"))?;
     }
     if job.all_ways {
         break_promises(runner, what).map_err(told("a broken promise"))?;

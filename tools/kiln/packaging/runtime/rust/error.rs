@@ -218,6 +218,18 @@ pub enum Error {
         /// The image.
         image: &'static str,
     },
+    /// An address is no memory that the device can reach; it is looked at where [`Checks`](crate::Checks) are on.
+    #[cfg(feature = "driver")]
+    BadPointer {
+        /// The variant.
+        variant: &'static str,
+        /// The argument.
+        argument: &'static str,
+        /// The address.
+        address: u64,
+        /// What is wrong with it.
+        why: BadPointer,
+    },
     /// A file of choices cannot be read.
     #[cfg(feature = "std")]
     Choices {
@@ -226,6 +238,40 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+}
+
+/// What is wrong with an address.
+#[cfg(feature = "driver")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum BadPointer {
+    /// It is null.
+    Null,
+    /// The driver knows no memory there: it is the host's, or was freed.
+    Unknown,
+    /// It is memory of another device.
+    OtherDevice {
+        /// The one that it is of.
+        device: u32,
+        /// The library's.
+        own: u32,
+    },
+}
+
+#[cfg(feature = "driver")]
+impl fmt::Display for BadPointer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => formatter.write_str("null, which these checks refuse"),
+            Self::Unknown => formatter.write_str(
+                "memory that the driver does not know: the host's, or freed; give memory of the device",
+            ),
+            Self::OtherDevice { device, own } => write!(
+                formatter,
+                "memory of device {device}, and the launch is on device {own}"
+            ),
+        }
+    }
 }
 
 /// What is wrong with an image.
@@ -469,6 +515,13 @@ impl fmt::Display for Error {
                 formatter,
                 "{image} is not loaded yet, and its stream is capturing; preload it before the capture"
             ),
+            #[cfg(feature = "driver")]
+            Self::BadPointer {
+                variant,
+                argument,
+                address,
+                why,
+            } => write!(formatter, "{argument} of {variant} is {address:#x}, {why}"),
             #[cfg(feature = "std")]
             Self::Choices { path, reason } => write!(formatter, "{path}: {reason}"),
         }

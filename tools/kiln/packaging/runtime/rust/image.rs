@@ -56,6 +56,14 @@ pub struct Parameter {
     pub promise: Option<u32>,
 }
 
+#[cfg(feature = "driver")]
+impl Parameter {
+    /// Whether it is an address that the caller gives.
+    pub(crate) fn is_address(&self) -> bool {
+        self.role == Role::User && self.rust_type.starts_with("DevicePtr<")
+    }
+}
+
 /// A value that is compiled into an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

@@ -14,6 +14,7 @@ use crate::launch::LaunchConfig;
 use crate::library::{Inner, Library};
 use crate::params::{put_scratch, search, with_buffer, Found, KernelParams, Scratch, Shape};
 use crate::pointer::Stream;
+use crate::pointer_checks::{self, Checks};
 use crate::variant::{Candidate, Variant};
 
 /// The image of a variant for the library's device, and what its launches need once it is loaded.
@@ -136,7 +137,7 @@ impl<P: KernelParams> Kernel<P> {
     ///
     /// As [`KernelParams::launch_config_for`] and [`Library::preload_variant`]; of the launch itself [`Error::Launch`],
     /// [`Error::WrongContext`], [`Error::DeadContext`], [`Error::ScratchNeeded`], [`Error::ScratchFailed`],
-    /// [`Error::Forked`], [`Error::Capturing`].
+    /// [`Error::Forked`], [`Error::Capturing`]; with [`Library::set_checks`] also [`Error::BadPointer`].
     ///
     /// # Safety
     ///
@@ -237,11 +238,15 @@ impl<P: KernelParams> Kernel<P> {
             grid: found.grid,
             stream: stream.as_raw(),
         };
-        let launched = if ready.has_attributes || ready.needs_scratch {
+        let checks = self.library.checks();
+        let launched = if ready.has_attributes || ready.needs_scratch || checks != Checks::None {
             let config = found.config()?;
             launch.grid = config.grid;
             with_buffer(found.candidate, args, |buffer| {
                 inner.driver.within(inner.context, || {
+                    if checks != Checks::None {
+                        pointer_checks::check(inner, checks, ready.image, buffer)?;
+                    }
                     if ready.needs_scratch {
                         // SAFETY: as the caller promises.
                         unsafe { start_with_scratch(inner, &config, &launch, buffer, stream) }

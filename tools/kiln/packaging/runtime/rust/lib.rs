@@ -45,6 +45,8 @@ mod lookup;
 mod memory;
 mod params;
 mod pointer;
+#[cfg(feature = "driver")]
+mod pointer_checks;
 mod select;
 mod sha256;
 mod tables;
@@ -54,6 +56,8 @@ pub mod variants;
 #[cfg(feature = "std")]
 pub use choices::Choices;
 pub use device::{Architecture, Device, Release, Text, Vendor};
+#[cfg(feature = "driver")]
+pub use error::BadPointer;
 pub use error::{Error, Flaw, Result};
 pub use image::{Constant, Image, Kind, Parameter, Role, Value};
 #[cfg(feature = "driver")]
@@ -66,6 +70,8 @@ pub use lookup::{find, find_group, find_variant, for_target, group, images};
 pub use memory::DeviceBuffer;
 pub use params::{KernelParams, Scratch};
 pub use pointer::{DevicePtr, Element, Stream, BF16, F16, F8E4B15, F8E4B8, F8E4NV, F8E5, F8E5B16};
+#[cfg(feature = "driver")]
+pub use pointer_checks::Checks;
 pub use select::{judge, Refusal, Selection};
 pub use tables::{GROUPS, IMAGES, LIBRARY, TARGETS, TARGET_VARIABLE, VARIANTS};
 pub use variant::{Argument, Group, Variant};

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::boxed::Box;
 use std::collections::HashMap;
 use std::string::String;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::vec::Vec;
 
@@ -18,6 +18,7 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::params::{image_for, KernelParams};
 use crate::pointer::Stream;
+use crate::pointer_checks::Checks;
 use crate::select::Selection;
 use crate::tables::{TARGETS, TARGET_VARIABLE, VARIANTS};
 use crate::variant::Variant;
@@ -47,6 +48,7 @@ pub struct LibraryOptions {
     vendor: Option<Vendor>,
     target: Option<String>,
     scratch: Option<Box<dyn ScratchAllocator>>,
+    checks: Checks,
 }
 
 impl fmt::Debug for LibraryOptions {
@@ -57,6 +59,7 @@ impl fmt::Debug for LibraryOptions {
             .field("vendor", &self.vendor)
             .field("target", &self.target)
             .field("scratch", &self.scratch.is_some())
+            .field("checks", &self.checks)
             .finish()
     }
 }
@@ -90,6 +93,13 @@ impl LibraryOptions {
         self
     }
 
+    /// Whether launches ask the driver of each address; [`Library::set_checks`] changes it.
+    #[must_use]
+    pub fn checks(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
     /// Opens the library in the primary context of a device, which it keeps.
     ///
     /// # Errors
@@ -112,7 +122,12 @@ impl LibraryOptions {
     /// # Errors
     ///
     /// As [`Library::for_current_context`].
-    pub fn for_current_context(self) -> Result<Library> {
+    ///
+    /// # Safety
+    ///
+    /// As [`Library::for_current_context`].
+    #[allow(unsafe_code)]
+    pub unsafe fn for_current_context(self) -> Result<Library> {
         let driver = Driver::open(self.vendor)?;
         let context = driver.current()?;
         self.open(driver, context, Kept::Others)
@@ -153,6 +168,7 @@ impl LibraryOptions {
             verify: self.verify,
             scratch: self.scratch,
             loaded: Mutex::default(),
+            checks: AtomicU8::new(self.checks as u8),
             choices: RwLock::default(),
             generation: AtomicU64::new(0),
             kept,
@@ -218,16 +234,21 @@ struct Loaded {
     log: Vec<u8>,
 }
 
+/// The place of an image, empty until it is loaded.
+type Cell = Arc<Mutex<Option<Loaded>>>;
+
 /// What all handles of a library share.
 pub(crate) struct Inner {
     pub(crate) driver: Driver,
     pub(crate) context: Context,
-    device: Device,
+    pub(crate) device: Device,
     only: Option<&'static str>,
     verify: bool,
     pub(crate) scratch: Option<Box<dyn ScratchAllocator>>,
-    /// By the image's name.
-    loaded: Mutex<HashMap<&'static str, Loaded>>,
+    /// By the image's name, which is looked up under the outer lock alone. Under an image's own one it is loaded, so that
+    /// no load waits for that of another image.
+    loaded: Mutex<HashMap<&'static str, Cell>>,
+    checks: AtomicU8,
     choices: RwLock<Choices>,
     /// Goes up whenever the choices change; 0 while there are none.
     generation: AtomicU64,
@@ -248,8 +269,11 @@ impl Drop for Inner {
             .unwrap_or_else(PoisonError::into_inner);
         let driver = self.driver;
         let mut unload_all = || {
-            for (_, image) in loaded.drain() {
-                driver.unload(image.handles);
+            for (_, cell) in loaded.drain() {
+                let image = cell.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(image) = image {
+                    driver.unload(image.handles);
+                }
             }
             Ok(())
         };
@@ -292,14 +316,23 @@ impl Library {
         Self::options().for_device(ordinal)
     }
 
-    /// The library in the context that is current in this thread, which has to outlive it. With HIP, on the device that is
-    /// current.
+    /// The library in the context that is current in this thread; with HIP, on the device that is current. Where that is
+    /// a device's primary context, [`Library::for_device`] gives the same, and keeps it.
     ///
     /// # Errors
     ///
     /// As [`Library::for_device`], and [`Error::WrongContext`] when no context is current.
-    pub fn for_current_context() -> Result<Self> {
-        Self::options().for_current_context()
+    ///
+    /// # Safety
+    ///
+    /// The context lives until the library is gone, with all its clones, every [`Kernel`] and every
+    /// [`DeviceBuffer`](crate::DeviceBuffer) of it. Whoever made the context can destroy it, and nobody can keep them from
+    /// that: a driver need not know the handle of a context that is gone from others, and may take it for that of one
+    /// that was made since. Where it notices, a launch is [`Error::DeadContext`].
+    #[allow(unsafe_code)]
+    pub unsafe fn for_current_context() -> Result<Self> {
+        // SAFETY: the caller promises it.
+        unsafe { Self::options().for_current_context() }
     }
 
     /// To open it with other settings than the defaults.
@@ -417,6 +450,16 @@ impl Library {
         self.inner.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// From now on, whether launches ask the driver of each address among their arguments if it is memory that the device
+    /// can reach: to find a wrong one. What they find is [`Error::BadPointer`].
+    pub fn set_checks(&self, checks: Checks) {
+        self.inner.checks.store(checks as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn checks(&self) -> Checks {
+        Checks::of(self.inner.checks.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.inner.generation.load(Ordering::Acquire)
     }
@@ -433,8 +476,12 @@ impl Library {
             return Err(Error::Forked);
         }
         let (inner, driver) = (&*self.inner, self.inner.driver);
-        let mut loaded = inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = loaded.get(image.id) {
+        let cell = {
+            let mut cells = inner.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            Cell::clone(cells.entry(image.id).or_default())
+        };
+        let mut place = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = &*place {
             return Ok(found.handles);
         }
         crate::check::check(image)?;
@@ -454,7 +501,7 @@ impl Library {
             driver.load(image)
         })?;
         let (handles, log) = made;
-        loaded.insert(image.id, Loaded { handles, log });
+        *place = Some(Loaded { handles, log });
         Ok(handles)
     }
 

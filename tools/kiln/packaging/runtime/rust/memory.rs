@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use std::vec::Vec;
 
-use crate::driver::{is_forked, Memory};
+use crate::driver::{is_forked, Copying};
 use crate::error::Result;
 use crate::library::Library;
 use crate::pointer::{DevicePtr, Element};
@@ -45,7 +45,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// As [`DeviceBuffer::new`].
     pub fn from_slice(library: &Library, elements: &[T]) -> Result<Self> {
         let buffer = Self::new(library, elements.len())?;
-        let copy = Memory::ToDevice {
+        let copy = Copying::ToDevice {
             to: buffer.address,
             from: elements.as_ptr().cast(),
             bytes: core::mem::size_of_val(elements),
@@ -66,7 +66,7 @@ impl<T: Element> DeviceBuffer<T> {
     pub unsafe fn to_vec(&self) -> Result<Vec<T>> {
         self.library.synchronize()?;
         let mut elements = Vec::<T>::with_capacity(self.len);
-        let copy = Memory::ToHost {
+        let copy = Copying::ToHost {
             to: elements.as_mut_ptr().cast(),
             from: self.address,
             bytes: self.len.saturating_mul(core::mem::size_of::<T>()),
@@ -77,7 +77,7 @@ impl<T: Element> DeviceBuffer<T> {
         Ok(elements)
     }
 
-    fn copy(&self, copy: Memory) -> Result<()> {
+    fn copy(&self, copy: Copying) -> Result<()> {
         let driver = self.library.inner.driver;
         if self.len == 0 {
             return Ok(());

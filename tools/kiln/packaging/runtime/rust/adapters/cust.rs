@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt::Write as _;
+use core::mem::size_of;
 use std::boxed::Box;
 use std::format;
 use std::string::String;
@@ -15,7 +16,7 @@ use std::string::String;
 use ::cust::context::{Context, CurrentContext};
 use ::cust::error::CudaError;
 use ::cust::function::{BlockSize, GridSize};
-use ::cust::memory::{DeviceCopy, DevicePointer};
+use ::cust::memory::{bytemuck, mem_get_info, DeviceBuffer, DeviceCopy, DevicePointer};
 use ::cust::module::Module;
 
 use crate::adapters::SameBits;
@@ -95,6 +96,23 @@ impl From<CudaError> for Error {
             text,
         }
     }
+}
+
+/// A buffer of zeros in the current context, as `DeviceBuffer::zeroed` gives it.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`] with what was asked for and what there is; [`Error::Driver`] for anything else.
+pub fn zeroed<T: DeviceCopy + bytemuck::Zeroable>(len: usize) -> Result<DeviceBuffer<T>> {
+    DeviceBuffer::zeroed(len).map_err(|error| match error {
+        // The other one is cust's own, for a size that does not fit into 64 bits.
+        CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation => Error::OutOfMemory {
+            requested: len.saturating_mul(size_of::<T>()) as u64,
+            available: mem_get_info().ok().map(|(free, _)| free as u64),
+            cause: Box::new(error.into()),
+        },
+        _ => Error::from(error),
+    })
 }
 
 /// An image, PTX or machine code, as a module of the current context.

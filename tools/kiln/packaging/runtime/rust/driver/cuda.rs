@@ -13,7 +13,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::load::{functions, open};
-use super::{Context, Handles, Launch, Memory};
+use super::{Context, Copying, Handles, Launch, Memory};
 use crate::device::{Device, Text, Vendor};
 use crate::error::{Error, Flaw, Result};
 use crate::image::{Image, Kind};
@@ -39,6 +39,11 @@ const CU_LAUNCH_ATTRIBUTE_COOPERATIVE: c_int = 2;
 const CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_int = 4;
 const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: c_int = 6;
 const CU_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
+const CU_MEMORYTYPE_HOST: c_int = 1;
+const CU_POINTER_ATTRIBUTE_MEMORY_TYPE: c_int = 2;
+const CU_POINTER_ATTRIBUTE_IS_MANAGED: c_int = 8;
+const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
+const CUDA_ERROR_INVALID_VALUE: c_int = 1;
 const CUDA_ERROR_OUT_OF_MEMORY: c_int = 2;
 const CUDA_ERROR_NO_DEVICE: c_int = 100;
 const CUDA_ERROR_INVALID_IMAGE: c_int = 200;
@@ -118,6 +123,7 @@ functions! {
         mem_free = c"cuMemFree_v2": fn(u64) -> c_int;
         memcpy_to_device = c"cuMemcpyHtoD_v2": fn(u64, *const c_void, usize) -> c_int;
         memcpy_to_host = c"cuMemcpyDtoH_v2": fn(*mut c_void, u64, usize) -> c_int;
+        pointer_get_attribute = c"cuPointerGetAttribute": fn(*mut c_void, c_int, u64) -> c_int;
         ctx_synchronize = c"cuCtxSynchronize": fn() -> c_int;
     }
     optional {
@@ -623,15 +629,49 @@ impl Cuda {
         unsafe { (self.api.mem_free)(address) };
     }
 
+    /// Whose memory lies at an address.
+    pub(crate) fn memory_of(&self, address: u64) -> Result<Memory> {
+        let ask = |attribute| -> core::result::Result<c_int, c_int> {
+            let mut value: c_int = 0;
+            // SAFETY: the number is written before the call returns; an address is only looked up.
+            let code = unsafe {
+                (self.api.pointer_get_attribute)(
+                    ptr::from_mut(&mut value).cast(),
+                    attribute,
+                    address,
+                )
+            };
+            if code == 0 {
+                Ok(value)
+            } else {
+                Err(code)
+            }
+        };
+        let call = "cuPointerGetAttribute";
+        let failed = |code| self.told(self.failure(code, call), 0);
+        let kind = match ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+            Ok(kind) => kind,
+            Err(CUDA_ERROR_INVALID_VALUE) => return Ok(Memory::Unknown),
+            Err(code) => return Err(failed(code)),
+        };
+        let is_managed = ask(CU_POINTER_ATTRIBUTE_IS_MANAGED).map_err(failed)? != 0;
+        let device = ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL).map_err(failed)?;
+        Ok(if is_managed || kind == CU_MEMORYTYPE_HOST {
+            Memory::Shared
+        } else {
+            Memory::OfDevice(u32::try_from(device).unwrap_or(0))
+        })
+    }
+
     /// Copies between host and device, when everything before is done.
-    pub(crate) fn copy(&self, copy: Memory) -> Result<()> {
+    pub(crate) fn copy(&self, copy: Copying) -> Result<()> {
         // SAFETY: both places have as many bytes: the caller has them from a slice and from an allocation.
         let (code, call) = unsafe {
             match copy {
-                Memory::ToDevice { to, from, bytes } => {
+                Copying::ToDevice { to, from, bytes } => {
                     ((self.api.memcpy_to_device)(to, from, bytes), "cuMemcpyHtoD")
                 }
-                Memory::ToHost { to, from, bytes } => {
+                Copying::ToHost { to, from, bytes } => {
                     ((self.api.memcpy_to_host)(to, from, bytes), "cuMemcpyDtoH")
                 }
             }

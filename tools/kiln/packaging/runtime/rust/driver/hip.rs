@@ -11,12 +11,13 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::load::{functions, open};
-use super::{Context, Handles, Launch, Memory};
+use super::{Context, Copying, Handles, Launch, Memory};
 use crate::device::{Device, Text};
 use crate::error::{Error, Flaw, Result};
 use crate::image::Image;
 use crate::params::with_addresses;
 
+const HIP_ERROR_INVALID_VALUE: c_int = 1;
 const HIP_ERROR_OUT_OF_MEMORY: c_int = 2;
 const HIP_ERROR_INVALID_IMAGE: c_int = 200;
 const HIP_ERROR_INVALID_CONTEXT: c_int = 201;
@@ -29,6 +30,9 @@ const HIP_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: c_int = 63;
 const HIP_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: c_int = 65;
 const HIP_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: c_int = 74;
 const HIP_DEVICE_ATTRIBUTE_WARP_SIZE: c_int = 87;
+const HIP_MEMORY_TYPE_HOST: c_int = 1;
+const HIP_MEMORY_TYPE_DEVICE: c_int = 2;
+const HIP_MEMORY_TYPE_MANAGED: c_int = 3;
 const HIP_STREAM_CAPTURE_STATUS_NONE: c_int = 0;
 
 /// `hipDeviceProp_t` of ROCm 6: what is read of it, and room for it to grow.
@@ -43,6 +47,22 @@ pub(crate) struct Properties {
 const _: () = {
     assert!(mem::offset_of!(Properties, gcn_arch_name) == 1160);
     assert!(mem::size_of::<Properties>() == 4096);
+};
+
+/// `hipPointerAttribute_t`.
+#[repr(C)]
+pub(crate) struct PointerAttributes {
+    kind: c_int,
+    device: c_int,
+    device_pointer: u64,
+    host_pointer: u64,
+    is_managed: c_int,
+    flags: c_uint,
+}
+
+const _: () = {
+    assert!(mem::offset_of!(PointerAttributes, is_managed) == 24);
+    assert!(mem::size_of::<PointerAttributes>() == 32);
 };
 
 type Handle = *mut c_void;
@@ -75,6 +95,7 @@ functions! {
         free = c"hipFree": fn(Handle) -> c_int;
         memcpy_to_device = c"hipMemcpyHtoD": fn(Handle, *const c_void, usize) -> c_int;
         memcpy_to_host = c"hipMemcpyDtoH": fn(*mut c_void, Handle, usize) -> c_int;
+        pointer_get_attributes = c"hipPointerGetAttributes": fn(*mut PointerAttributes, *const c_void) -> c_int;
         device_synchronize = c"hipDeviceSynchronize": fn() -> c_int;
     }
     optional {}
@@ -385,16 +406,42 @@ impl Hip {
         unsafe { (self.api.free)(address as Handle) };
     }
 
+    /// Whose memory lies at an address.
+    pub(crate) fn memory_of(&self, address: u64) -> Result<Memory> {
+        let mut found = PointerAttributes {
+            kind: 0,
+            device: 0,
+            device_pointer: 0,
+            host_pointer: 0,
+            is_managed: 0,
+            flags: 0,
+        };
+        // SAFETY: the struct is the driver's own, and is written before the call returns; an address is only looked up.
+        let code =
+            unsafe { (self.api.pointer_get_attributes)(&mut found, address as *const c_void) };
+        if code == HIP_ERROR_INVALID_VALUE {
+            return Ok(Memory::Unknown);
+        }
+        self.check(code, "hipPointerGetAttributes")
+            .map_err(|error| self.told(error, 0))?;
+        Ok(match found.kind {
+            _ if found.is_managed != 0 => Memory::Shared,
+            HIP_MEMORY_TYPE_HOST | HIP_MEMORY_TYPE_MANAGED => Memory::Shared,
+            HIP_MEMORY_TYPE_DEVICE => Memory::OfDevice(u32::try_from(found.device).unwrap_or(0)),
+            _ => Memory::Unknown,
+        })
+    }
+
     /// Copies between host and device, when everything before is done.
-    pub(crate) fn copy(&self, copy: Memory) -> Result<()> {
+    pub(crate) fn copy(&self, copy: Copying) -> Result<()> {
         // SAFETY: both places have as many bytes: the caller has them from a slice and from an allocation.
         let (code, call) = unsafe {
             match copy {
-                Memory::ToDevice { to, from, bytes } => {
+                Copying::ToDevice { to, from, bytes } => {
                     let code = (self.api.memcpy_to_device)(to as Handle, from, bytes);
                     (code, "hipMemcpyHtoD")
                 }
-                Memory::ToHost { to, from, bytes } => {
+                Copying::ToHost { to, from, bytes } => {
                     let code = (self.api.memcpy_to_host)(to, from as Handle, bytes);
                     (code, "hipMemcpyDtoH")
                 }

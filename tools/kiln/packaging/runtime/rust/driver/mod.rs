@@ -66,9 +66,19 @@ pub(crate) struct Launch {
     pub(crate) stream: *mut c_void,
 }
 
+/// Whose memory lies at an address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Memory {
+    /// None that the driver knows.
+    Unknown,
+    OfDevice(u32),
+    /// The host's that the driver allocated or registered, or managed: every device reaches it.
+    Shared,
+}
+
 /// A copy of bytes.
 #[derive(Clone, Copy)]
-pub(crate) enum Memory {
+pub(crate) enum Copying {
     ToDevice {
         to: u64,
         from: *const c_void,
@@ -235,7 +245,11 @@ impl Driver {
         ask!(self, driver => driver.free(address));
     }
 
-    pub(crate) fn copy(self, copy: Memory) -> Result<()> {
+    pub(crate) fn memory_of(self, address: u64) -> Result<Memory> {
+        ask!(self, driver => driver.memory_of(address))
+    }
+
+    pub(crate) fn copy(self, copy: Copying) -> Result<()> {
         ask!(self, driver => driver.copy(copy))
     }
 

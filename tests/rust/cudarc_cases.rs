@@ -1,7 +1,11 @@
 //! What launches on cudarc do with a driver that computes nothing: one case a process, named by the first argument.
 
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::sync::Arc;
+
+#[path = "support/double.rs"]
+mod double;
+
+use double::{fail, log, run};
 
 use cudarc::driver::{CudaContext, CudaStream};
 use kernels::adapters::cudarc::{
@@ -17,35 +21,11 @@ const STRIDE: usize = 1008;
 /// From the first element to the last.
 const LEN: usize = (ROWS - 1) * STRIDE + COLUMNS;
 
-extern "C" {
-    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-fn symbol(name: &CStr) -> *mut c_void {
-    let found = unsafe { dlsym(dlopen(c"libcuda.so.1".as_ptr(), 1), name.as_ptr()) };
-    assert!(!found.is_null(), "{name:?}");
-    found
-}
-
-fn fail(function: &'static CStr, code: i32) {
-    let fail: extern "C" fn(*const c_char, c_int) =
-        unsafe { std::mem::transmute(symbol(c"double_fail")) };
-    fail(function.as_ptr(), code);
-}
-
 /// The first words of what the driver was asked since the last call.
 fn asked() -> Vec<String> {
-    let log: extern "C" fn(*mut c_char, usize) =
-        unsafe { std::mem::transmute(symbol(c"double_log")) };
-    let mut text = vec![0_u8; 1 << 20];
-    log(text.as_mut_ptr().cast(), text.len());
-    let text = CStr::from_bytes_until_nul(&text).unwrap().to_bytes();
-    let words = text.split(|byte| *byte == b'\n').map(|line| {
-        let word = line.split(|byte| *byte == b' ').next().unwrap();
-        String::from_utf8_lossy(word).into_owned()
-    });
-    words
+    log()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().to_owned())
         .filter(|word| ["load", "launch", "wait", "allocate", "free"].contains(&word.as_str()))
         .collect()
 }
@@ -290,14 +270,14 @@ fn scratch() {
             .unwrap()
     };
     assert_eq!(asked(), ["load", "allocate", "launch", "free"]);
-    fail(c"cuMemAllocAsync", 2);
+    fail(Some(c"cuMemAllocAsync"), 2);
     // SAFETY: as above.
     let error = unsafe { library.kernel().launch(&args, Stream::from(&stream)) }.unwrap_err();
     assert!(
         matches!(error, Error::ScratchFailed { bytes: 72, .. }),
         "{error:?}"
     );
-    fail(c"", 0);
+    fail(None, 0);
     let without = Library::options().for_cudarc(&context).unwrap();
     // SAFETY: as above.
     let error = unsafe { without.kernel().launch(&args, Stream::from(&stream)) }.unwrap_err();
@@ -311,7 +291,7 @@ fn scratch() {
 fn out_of_memory() {
     let stream = Given::new().stream;
     assert_eq!(alloc_zeros::<f32>(&stream, 10).unwrap().len(), 10);
-    fail(c"cuMemAllocAsync", 2);
+    fail(Some(c"cuMemAllocAsync"), 2);
     for (len, bytes) in [(10, 40), (usize::MAX / 2, u64::MAX)] {
         match alloc_zeros::<f32>(&stream, len) {
             Err(Error::OutOfMemory {
@@ -328,7 +308,7 @@ fn out_of_memory() {
             other => panic!("{other:?}"),
         }
     }
-    fail(c"cuMemAllocAsync", 1);
+    fail(Some(c"cuMemAllocAsync"), 1);
     let error = alloc_zeros::<f32>(&stream, 10).unwrap_err();
     assert!(matches!(error, Error::Driver { code: 1, .. }), "{error:?}");
 }
@@ -339,7 +319,7 @@ fn no_driver() {
 }
 
 fn no_device() {
-    fail(c"cuDevicePrimaryCtxRetain", 101);
+    fail(Some(c"cuDevicePrimaryCtxRetain"), 101);
     assert!(matches!(context(0), Err(Error::Driver { code: 101, .. })));
 }
 
@@ -356,10 +336,5 @@ fn main() {
         ("too_short", too_short),
         ("two_streams", two_streams),
     ];
-    let wanted = std::env::args().nth(1).unwrap();
-    let (_, case) = cases
-        .iter()
-        .find(|(name, _)| *name == wanted)
-        .expect("a case");
-    case();
+    run(cases);
 }
