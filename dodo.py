@@ -361,3 +361,26 @@ def crate(library: Library) -> Step:
         outputs=tuple(f"{folder}/{name}" for name in names),
         cached=tuple(names),
     )
+
+
+def _check_release(library: Library) -> None:
+    from kiln import releases
+
+    releases.check(library)
+
+
+@rule("release", default=False, before=_check_release)
+def release(library: Library) -> Step:
+    """everything that is handed over, as a folder and as a tar, and what it was made of and by"""
+    from kiln import releases
+
+    return Step(
+        after=releases.after(library),
+        inputs=lambda: releases.inputs(library),
+        call=lambda: Call(
+            function="kiln.release_jobs:make_release",
+            arguments={"plan": releases.plan(library)},
+        ),
+        outputs=releases.outputs(library),
+        sources=library.manifest.files,
+    )

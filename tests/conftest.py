@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import cuda_project
+import release_project
 from c_doubles import Doubles
 from kiln.manifest.loader import load
 from project import REPOSITORY, Project
@@ -88,6 +89,16 @@ def cuda(_cuda: Project, tmp_path: Path) -> Project:
     """The project of cuda_project.py, its image built and fresh; a test may change it."""
     shutil.copytree(_cuda.folder, tmp_path / "scratch", symlinks=True)
     return Project(folder=tmp_path / "scratch")
+
+
+@pytest.fixture(scope="session")
+def release_library(common: Path) -> Project:
+    """The project of release_project.py, with something of everything that a release holds. Tests leave it as it is."""
+
+    def make(folder: Path) -> None:
+        release_project.create(folder)
+
+    return once(common / "release", make)
 
 
 @pytest.fixture(scope="session")

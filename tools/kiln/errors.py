@@ -109,6 +109,10 @@ class PackagingError(KilnError):
     """Images could not be turned into a library."""
 
 
+class ReleaseError(KilnError):
+    """A release cannot be made, or is not what it says of itself."""
+
+
 class ChoicesError(KilnError):
     """A file of choices says something that it cannot, or cannot be read or written."""
 

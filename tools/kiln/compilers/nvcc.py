@@ -42,6 +42,12 @@ from kiln.errors import CompileError
 from kiln.stages import timed
 from kiln.toolchain.ptx_isa import oldest_driver
 
+PASSED = ("PATH", "TMPDIR", "HOME", "SOURCE_DATE_EPOCH")
+"""variables of a child's environment that the tools get: TMPDIR and HOME are private there, and of the user's there is
+PATH alone"""
+SET = {"LC_ALL": "C"}
+"""others that they get"""
+
 _UNIT = "unit.cu"
 _FULL = 64 << 20
 """bytes: with fewer left, what ends without a word has most likely found the disk full. nvcc removes what it wrote
@@ -111,6 +117,35 @@ def _unit_name(request: CudaRequest) -> str:
     return "../" * (_depth(request) + 1) + _UNIT
 
 
+def front_arguments(
+    target: str, *, includes: Sequence[str], lines: bool, depfile: str, unit: str, output: str
+) -> list[str]:
+    """What nvcc is given to make PTX, after host compiler, flags and cap on registers."""
+    return [
+        "-ptx",
+        f"-arch=compute_{_number(target)}",
+        *("-MD", "-MF", depfile),
+        # For quoted includes only: a file `version` in the project is not the header of that name.
+        *("-Xcompiler", "-iquote", "-Xcompiler", "."),
+        *includes,
+        *(("-lineinfo",) if lines else ()),
+        *(unit, "-o", output),
+    ]
+
+
+def assembly_arguments(target: str, *, lines: bool) -> list[str]:
+    """What it is given to make a cubin of that."""
+    return [
+        *(("-lineinfo",) if lines else ()),
+        *("-cubin", f"-arch=sm_{_number(target)}", "-Xptxas", "-v", "../image.ptx", "-o", "../image.cubin"),
+    ]
+
+
+def _number(target: str) -> str:
+    """90a of sm_90a."""
+    return target.partition("_")[2]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Compiler:
     request: CudaRequest
@@ -121,20 +156,15 @@ class _Compiler:
     """what nvcc makes lies here"""
 
     def front(self) -> str:
-        number = self.request.target.name.partition("_")[2]
         self._run(
-            "-ptx",
-            f"-arch=compute_{number}",
-            "-MD",
-            "-MF",
-            str(self.top / "depfile"),
-            # For quoted includes only: a file `version` in the project is not the header of that name.
-            *("-Xcompiler", "-iquote", "-Xcompiler", "."),
-            *(word for root in self.request.source.roots for word in ("-I", root)),
-            *(("-lineinfo",) if self.request.debug else ()),
-            _unit_name(self.request),
-            "-o",
-            str(self.top / "front.ptx"),
+            front_arguments(
+                self.request.target.name,
+                includes=[word for root in self.request.source.roots for word in ("-I", root)],
+                lines=self.request.debug,
+                depfile=str(self.top / "depfile"),
+                unit=_unit_name(self.request),
+                output=str(self.top / "front.ptx"),
+            )
         )
         text = self._read("front.ptx").decode("utf-8", "replace")
         named = with_virtual_files(text, self._virtual) if self.request.debug else text
@@ -158,34 +188,22 @@ class _Compiler:
     def assemble(self, text: str, *, lines: bool) -> tuple[bytes, int | None]:
         """The cubin of a PTX, with a line table or without, and the bytes that a thread spills."""
         (self.top / "image.ptx").write_text(text, "utf-8")
-        number = self.request.target.name.partition("_")[2]
-        said = self._run(
-            *(("-lineinfo",) if lines else ()),
-            *("-cubin", f"-arch=sm_{number}", "-Xptxas", "-v", "../image.ptx", "-o", "../image.cubin"),
-            folder=self.top / "project",
-        )
+        said = self._run(assembly_arguments(self.request.target.name, lines=lines), folder=self.top / "project")
         return self._read("image.cubin"), spilled_bytes(said)
 
     def read(self) -> list[str]:
         """What the preprocessor opened, as it was spelled."""
         return depfile(self._read("depfile").decode("utf-8", "surrogateescape"))
 
-    def _run(self, *arguments: str, folder: Path | None = None) -> str:
+    def _run(self, arguments: Sequence[str], folder: Path | None = None) -> str:
         """What the tools printed. Raises CompileError when they end with an error, MemoryError when for want of it."""
         start = self.log.stat().st_size
-        command = [
-            str(self.request.nvcc.nvcc),
-            "-ccbin",
-            str(self.request.nvcc.cc),
-            *self.request.flags,
-            *_cap(self.request),
-        ]
-        # TMPDIR and HOME are private; nothing else of the caller's environment reaches the tools.
-        passed = ("PATH", "TMPDIR", "HOME", "SOURCE_DATE_EPOCH")
+        command = [str(self.request.nvcc.nvcc), "-ccbin", str(self.request.nvcc.cc)]
+        command += [*self.request.flags, *_cap(self.request)]
         done = subprocess.run(
             [*command, *arguments],
             cwd=folder or self.folder,
-            env={"LC_ALL": "C", **{name: os.environ[name] for name in passed if name in os.environ}},
+            env={**SET, **{name: os.environ[name] for name in PASSED if name in os.environ}},
             stdin=subprocess.DEVNULL,
             check=False,
         )

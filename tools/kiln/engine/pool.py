@@ -27,6 +27,9 @@ ENVIRONMENT: tuple[str, ...] = ("PATH",)
 """What a child may know of the user's environment. Compilers read dozens of variables (TRITON_*, PTXAS_OPTIONS,
 NVCC_APPEND_FLAGS, LD_PRELOAD): none of them may reach an image."""
 
+FIXED = {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+"""what else a child finds in its environment, whatever the user's has"""
+
 RIDING = 30.0
 """Seconds that a call which rides along may take, whatever it may take by itself: only then is the step published that
 it rides on, and one that is stuck is to cost no more than that."""
@@ -228,7 +231,7 @@ class Pool:
                     stdin=theirs.fileno(),
                     # What modules print when they are imported is nobody's result.
                     stdout=subprocess.DEVNULL,
-                    env={**environment, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+                    env={**environment, **FIXED},
                     # A session of its own: Ctrl-C on the terminal must not reach it, or it would die before its parent.
                     start_new_session=True,
                 )

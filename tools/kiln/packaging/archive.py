@@ -15,6 +15,9 @@ from kiln.packaging.host_tool import run_tool
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.]*", re.ASCII)
 """A member's name is one word of ar's script language, and no command line can mistake it."""
 
+ARGUMENTS = ("-MD",)
+"""of ar, which reads a script and writes no time, owner or mode of a file"""
+
 _ARCHIVE = "-archive"
 """what it is called while it is made: no member can be"""
 
@@ -47,15 +50,21 @@ def make_archive(members: Sequence[tuple[str, Path]], ar: Path, staging: Path, o
         # ar names members after files. Links cost nothing, and make each the name that it is to have.
         for name, path in members:
             (folder / name).symlink_to(path.absolute())
-        # A script, for thousands of names do not fit a command line; and 10,000 members take 3 s this way, and 18 s as
-        # `ar rcsD archive @file` (binutils 2.40, whose time grows with the square of their number). Each ADDMOD puts a
-        # member in front of the others.
-        script = "".join(f"ADDMOD {name}\n" for name in reversed(names))
-        script = f"CREATE {_ARCHIVE}\n{script}SAVE\nEND\n"
-        run_tool(ar, ["-MD"], folder=folder, purpose=f"make {output}", script=script)
+        run_tool(ar, ARGUMENTS, folder=folder, purpose=f"make {output}", script=archive_script(names))
         made = folder / _ARCHIVE
         _compare(made, members, ar, output)
         made.replace(staging / output)
+
+
+def archive_script(names: Sequence[str]) -> str:
+    """What ar reads.
+
+    A script, for thousands of names do not fit a command line; and 10,000 members take 3 s this way, and 18 s as
+    `ar rcsD archive @file` (binutils 2.40, whose time grows with the square of their number). Each ADDMOD puts a member
+    in front of the others.
+    """
+    members = "".join(f"ADDMOD {name}\n" for name in reversed(names))
+    return f"CREATE {_ARCHIVE}\n{members}SAVE\nEND\n"
 
 
 def read_archive(data: bytes) -> tuple[list[Member], bool]:

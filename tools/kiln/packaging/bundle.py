@@ -96,6 +96,15 @@ def _not_alike(variant: str, what: str, values: dict[str, str]) -> PackagingErro
     )
 
 
+def fatbinary_arguments(targets: Sequence[str]) -> list[str]:
+    """What fatbinary is given: fixed names, in a folder of its own, so that nothing of a path comes into the file."""
+    images = [
+        f"--image3=kind={_KINDS[TARGETS[target].kind]},sm={re.sub('^[a-z]+_', '', target)},file={number}"
+        for number, target in enumerate(targets)
+    ]
+    return ["-64", f"--create={_BUNDLE}", "--compress=false", *images]
+
+
 def make_bundle(images: Sequence[Bundled], fatbinary: Path, staging: Path) -> tuple[bytes, tuple[Entry, ...]]:
     """The fat binary of some images, in order, and what is in it; nothing is compressed.
 
@@ -104,15 +113,11 @@ def make_bundle(images: Sequence[Bundled], fatbinary: Path, staging: Path) -> tu
     """
     with TemporaryDirectory(dir=staging) as scratch, timed("fatbinary"):
         folder = Path(scratch)
-        # Fixed names, in a folder of its own: nothing of a path can come into the file.
-        arguments = ["-64", f"--create={_BUNDLE}", "--compress=false"]
         for number, image in enumerate(images):
             (folder / str(number)).write_bytes(image.data)
-            arch = re.sub("^[a-z]+_", "", image.target)
-            arguments.append(f"--image3=kind={_KINDS[image.facts.kind]},sm={arch},file={number}")
         run_tool(
             fatbinary,
-            arguments,
+            fatbinary_arguments([image.target for image in images]),
             folder=folder,
             purpose="make a fat binary",
             remedies={

@@ -19,6 +19,8 @@ from kiln.toolchain.hosts import HOSTS, Host
 
 FLAGS = ("-std=c99", "-O2", "-fPIC", "-g0")
 """Position-independent, for archives end up in shared libraries; without debug information, which holds paths."""
+_UNITS = "units"
+"""the file that lists what is compiled"""
 _UNIT = "data.c"
 _NOT_MADE = "see that the disk has space, and that CC is a C compiler such as gcc"
 
@@ -38,12 +40,11 @@ def compile_units(units: Mapping[str, tuple[str, str]], library: str, host: str,
         for name, (source, _) in units.items():
             (folder / c_names.source_of(name)).write_text(source, "utf-8")
         # A list in a file: thousands of names do not fit a command line.
-        (folder / "units").write_text("\n".join(c_names.source_of(name) for name in units), "utf-8")
-        # Relative names only: the compiler writes a unit's name into its object.
+        (folder / _UNITS).write_text("\n".join(c_names.source_of(name) for name in units), "utf-8")
         words = HOSTS[host]
         run_tool(
             cc,
-            [*FLAGS, words.protection_flag, "-I", "include", "-I", "src", "-c", "@units"],
+            unit_arguments(words),
             folder=folder,
             purpose=f"compile the tables of {library} for {host}",
             remedies={**compiler_remedies(words), **_header_remedies(words)},
@@ -84,7 +85,7 @@ def assemble_data(
     with timed("cc"):
         run_tool(
             cc,
-            [*FLAGS, words.protection_flag, "-c", _UNIT, "-o", member],
+            assembly_arguments(words, _UNIT, member),
             folder=folder,
             purpose=purpose,
             remedies=compiler_remedies(words),
@@ -121,3 +122,13 @@ def _header_remedies(host: Host) -> dict[str, str]:
         "search for stdint.h": headers,
         "string.h: No such file": headers,
     }
+
+
+def unit_arguments(host: Host) -> list[str]:
+    """What the compiler is given for units: relative names only, for it writes a unit's name into its object."""
+    return [*FLAGS, host.protection_flag, "-I", "include", "-I", "src", "-c", f"@{_UNITS}"]
+
+
+def assembly_arguments(host: Host, unit: str, output: str) -> list[str]:
+    """The same for a unit by itself, that has nothing but assembly in it."""
+    return [*FLAGS, host.protection_flag, "-c", unit, "-o", output]

@@ -14,6 +14,11 @@ from kiln.errors import ImageError, PackagingError
 
 _SHOWN_LINES = 20
 
+PASSED = ("PATH",)
+"""variables of the environment that a tool gets as they are"""
+SET = {"LC_ALL": "C"}
+"""others that it gets"""
+
 
 def run_tool(
     tool: Path,
@@ -33,7 +38,8 @@ def run_tool(
     """
     # Not resolved: a compiler may be called by a link whose name it goes by.
     command = [str(tool.absolute()), *arguments]
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(folder)}
+    environment = {"PATH": os.defpath, **{name: os.environ[name] for name in PASSED if name in os.environ}}
+    environment |= {**SET, "TMPDIR": str(folder)}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, input=script.encode(), capture_output=True)
     except OSError as error:

@@ -14,7 +14,7 @@ from kiln.binaries.host_object import PROPERTY_SECTION, check_image_object, prop
 from kiln.errors import PackagingError
 from kiln.packaging.c_names import content_symbol, data_end_symbol, data_symbol
 from kiln.packaging.host_tool import check_made, run_tool
-from kiln.toolchain.hosts import HOSTS
+from kiln.toolchain.hosts import HOSTS, Host
 from kiln.toolchain.targets import Kind
 
 ALIGNMENT = 64
@@ -43,28 +43,10 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
         # objcopy names symbols after the path that it is given: a fixed one makes them known, whatever the image's is.
         (folder / _BLOB).write_bytes(data)
         (folder / _PROPERTIES).write_bytes(property_note(words))
-        arguments = [
-            *("-I", "binary", "-O", words.bfd, "-B", words.architecture),
-            # Plain objcopy makes writable data that is aligned to 1.
-            *("--rename-section", ".data=.rodata,alloc,load,readonly,data,contents"),
-            *("--set-section-alignment", f".data={ALIGNMENT}"),
-            # Without this note the linker makes the stack of the whole program executable.
-            *("--add-section", ".note.GNU-stack=/dev/null"),
-            *("--set-section-flags", ".note.GNU-stack=contents,readonly"),
-            # Without this one it takes control-flow protection from the whole program.
-            *("--add-section", f"{PROPERTY_SECTION}={_PROPERTIES}"),
-            *("--set-section-flags", f"{PROPERTY_SECTION}=alloc,readonly,data,contents"),
-            *("--redefine-sym", f"_binary_{_BLOB}_start={start}"),
-            *("--redefine-sym", f"_binary_{_BLOB}_end={end}"),
-            *("--add-symbol", f"{checked}=.rodata:0,global"),
-            # An absolute symbol, which a position-independent program cannot link.
-            *("--strip-symbol", f"_binary_{_BLOB}_size"),
-            *(_BLOB, output),
-        ]
         other = f"point OBJCOPY to a GNU objcopy for {host}, or unset OBJCOPY; or correct `host` in kernels.yaml"
         run_tool(
             objcopy,
-            arguments,
+            objcopy_arguments(words, start=start, end=end, content=checked, output=output),
             folder=folder,
             purpose=f"make a host object of {image.name} for {host}",
             remedies={f"architecture {words.architecture} unknown": other, "invalid bfd target": other},
@@ -84,3 +66,25 @@ def make_object(image: Path, kind: Kind, symbol: str, host: str, objcopy: Path, 
             remedy=f"see that the disk has space, and that {objcopy} is GNU objcopy (2.40 is known to do)",
         )
         made.replace(staging / output)
+
+
+def objcopy_arguments(host: Host, *, start: str, end: str, content: str, output: str) -> list[str]:
+    """What objcopy is given; `start`, `end` and `content`, which tells what lies there, are symbols."""
+    return [
+        *("-I", "binary", "-O", host.bfd, "-B", host.architecture),
+        # Plain objcopy makes writable data that is aligned to 1.
+        *("--rename-section", ".data=.rodata,alloc,load,readonly,data,contents"),
+        *("--set-section-alignment", f".data={ALIGNMENT}"),
+        # Without this note the linker makes the stack of the whole program executable.
+        *("--add-section", ".note.GNU-stack=/dev/null"),
+        *("--set-section-flags", ".note.GNU-stack=contents,readonly"),
+        # Without this one it takes control-flow protection from the whole program.
+        *("--add-section", f"{PROPERTY_SECTION}={_PROPERTIES}"),
+        *("--set-section-flags", f"{PROPERTY_SECTION}=alloc,readonly,data,contents"),
+        *("--redefine-sym", f"_binary_{_BLOB}_start={start}"),
+        *("--redefine-sym", f"_binary_{_BLOB}_end={end}"),
+        *("--add-symbol", f"{content}=.rodata:0,global"),
+        # An absolute symbol, which a position-independent program cannot link.
+        *("--strip-symbol", f"_binary_{_BLOB}_size"),
+        *(_BLOB, output),
+    ]
