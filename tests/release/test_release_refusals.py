@@ -72,7 +72,7 @@ def test_tools_of_the_host_are_only_recorded(manifest: Manifest) -> None:
 def test_without_a_lock_there_is_no_release(manifest: Manifest) -> None:
     said = refused(lambda: check_tools(manifest, TOOLS))
     assert said.startswith("kiln.lock: a release needs a lock")
-    assert "run `doit lock`, and commit kiln.lock; `doit release --unlocked`" in said
+    assert "run `doit lock`, and commit kiln.lock; `doit --unlocked release`" in said
     assert check_tools(manifest, TOOLS, allow_others=True) is False
 
 

@@ -15,7 +15,7 @@ from kiln.manifest.targets import NATIVE
 from kiln.toolchain.identity import Tool
 from kiln.toolchain.lock import LOCK, read_lock, this_machine, unlocked
 
-_UNLOCKED = "`doit release --unlocked` makes one all the same, which says so"
+_UNLOCKED = "`doit --unlocked release` makes one all the same, which says so"
 
 
 def check_manifest(manifest: Manifest) -> None:
