@@ -53,10 +53,13 @@ from kiln.files import FOR_ALL, Noted, Notes, Question, asked_by, noted_in
 
 if TYPE_CHECKING:
     # Imported when it is needed: a build that has nothing to do makes no steps.
+    from kiln.doit_plugin.release_tasks import Place
     from kiln.library import Library
     from kiln.manifest.model import Manifest
 
 
+RELEASE = "release"
+"""the step with tasks beside it: `release:verify`, `release:sm_90a`"""
 _SETTINGS = ("pyproject.toml", "doit.cfg")
 """where doit looks for a project's settings"""
 
@@ -197,6 +200,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if not rules:
             return own
         folder = self._folder()
+        own += self._about_releases(cmd, pos_args, folder, own)
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
@@ -211,16 +215,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         check_folder(folder, manifest, self._options.get("build_dir"))
         if cmd.get_name() == "forget" and not (pos_args or self._options.get("forget_all") or self._names_defaults()):
             raise InvalidCommand("say what to forget: the names of tasks, or --all")
-        from kiln.library import Library
-
         self._loaded = manifest
-        library = self.library = Library(
-            manifest=manifest,
-            build=folder,
-            state=state,
-            part=manifest.targets if self._asked.targets is not None else (),
-            is_unlocked=self._asked.unlocked,
-        )
+        library = self.library = self._library_of(manifest, self.build)
         if cmd.get_name() in _PRINTING:
             # What reads the output may have seen enough: `doit list | head`.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -247,6 +243,51 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             if steps is None:
                 raise InvalidDodoFile("a rule names a step in `after` that there is not")
             return [*self._tasks(steps, groups, self.build), *own]
+
+    def _library_of(self, manifest: Manifest, build: Build) -> Library:
+        from kiln.library import Library
+
+        return Library(
+            manifest=manifest,
+            build=build.root,
+            state=build.state,
+            part=manifest.targets if self._asked.targets is not None else (),
+            is_unlocked=self._asked.unlocked,
+        )
+
+    def _about_releases(self, cmd: Any, selection: Sequence[str], folder: Path, own: Sequence[Task]) -> list[Task]:
+        """The tasks beside the step `release`: all of them for a listing; a build has those that are named."""
+        if all(rule.pattern != RELEASE for rule in self._rules):
+            return []
+        chosen = selection or self.namespace.get("DOIT_CONFIG", {}).get("default_tasks") or ()
+        named = {*chosen, *(name for task in own for name in named_by(task))}
+        if cmd.execute_tasks and not any(kind_of(name) == RELEASE and name != RELEASE for name in named):
+            return []
+        from kiln.doit_plugin.release_tasks import release_tasks
+
+        if cmd.execute_tasks:
+            targets = [name.removeprefix(f"{RELEASE}:") for name in named]
+        else:
+            manifest = self._load_manifest()
+            targets = [] if isinstance(manifest, KilnError) else [*manifest.targets]
+        words = ["--unlocked"] if self._asked.unlocked else []
+        tasks = release_tasks(self._place, folder, targets, words)
+        # Where nothing is named, doit runs all that there is.
+        return [task for task in tasks if chosen or not cmd.execute_tasks or task.name in named]
+
+    def _place(self) -> Place:
+        """Where the release of this project is."""
+        from kiln import releases
+        from kiln.doit_plugin.release_tasks import Place
+
+        assert self.build is not None
+        library = self.library
+        if library is None:
+            manifest = self._load_manifest()
+            if isinstance(manifest, KilnError):
+                raise manifest
+            library = self._library_of(manifest, self.build)
+        return Place.of(library, releases.names(library), started=self.started, dodo=self._options["dodoFile"])
 
     def _shortened(self, selection: Sequence[str], own: Sequence[Task], build: Build) -> list[Task] | None:
         """The tasks of what is not fresh by the outline of the last build. None where all kernels are to be loaded."""

@@ -19,10 +19,20 @@ _UNLOCKED = "`doit --unlocked release` makes one all the same, which says so"
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """Refuse a manifest without a version, and one whose library is another one on another machine.
+    """Refuse a manifest that no release can be made of. Raises ManifestError, where it says so."""
+    check_targets(manifest)
+    if manifest.library_version == UNVERSIONED:
+        raise ManifestError(
+            "a release is of a version, and kernels.yaml has none",
+            where=manifest.position,
+            expected="`library_version`, a semantic version",
+            actual=f"{UNVERSIONED}, which stands for none",
+            remedy="write `library_version: 0.1.0`, and another one for each release",
+        )
 
-    Raises ManifestError, where it says so.
-    """
+
+def check_targets(manifest: Manifest) -> None:
+    """Refuse a manifest whose library is another one on another machine. Raises ManifestError."""
     if manifest.native_position is not None:
         raise ManifestError(
             f"`targets: {NATIVE}` cannot be released: it stands for the GPUs of the machine that builds, and another "
@@ -31,14 +41,6 @@ def check_manifest(manifest: Manifest) -> None:
             expected="targets by name",
             actual=f"{NATIVE}, which is {', '.join(manifest.targets)} here",
             remedy=f"write the targets out, as in `targets: [{', '.join(manifest.targets)}]`",
-        )
-    if manifest.library_version == UNVERSIONED:
-        raise ManifestError(
-            "a release is of a version, and kernels.yaml has none",
-            where=manifest.position,
-            expected="`library_version`, a semantic version",
-            actual=f"{UNVERSIONED}, which stands for none",
-            remedy="write `library_version: 0.1.0`, and another one for each release",
         )
 
 

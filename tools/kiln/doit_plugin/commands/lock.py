@@ -55,7 +55,7 @@ class Lock(DoitCmdBase):  # type: ignore[misc]  # doit has no types
     def _lock(self, *, is_check: bool) -> int:
         # doit imports this module in every build, which has no use for these.
         from kiln.library import read_manifest
-        from kiln.release.refusals import check_manifest, lock_of
+        from kiln.release.refusals import check_targets, lock_of
         from kiln.toolchain.identity import LEVELS, identify
         from kiln.toolchain.lock import (
             changes,
@@ -68,7 +68,7 @@ class Lock(DoitCmdBase):  # type: ignore[misc]  # doit has no types
         )
 
         manifest, machine = read_manifest(Path(MANIFEST)), this_machine()
-        check_manifest(manifest)
+        check_targets(manifest)
         path = lock_of(manifest)
         before, tools = read_lock(path), identify(manifest, FileDigests({}))
         after = with_entry(before, machine, tools)
