@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import shutil
 import subprocess
@@ -58,6 +59,35 @@ def test_names_and_type() -> None:
         "bool",
         "bool",
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a <= b",
+        "a < b",
+        "a >= b and b > 1",
+        "a == b or a % 2 == 0",
+        "a != b",
+        "not a < b",
+        "a < b < 3",
+        "(a == 1) if b > 0 else (a >= b)",
+        "1 == 1",
+    ],
+)
+def test_a_condition_that_holds_falls_short_by_nothing(text: str) -> None:
+    condition = parse_expression(text, HERE)
+    shortfall = condition.shortfall()
+    assert shortfall.type == "int" and shortfall.names == condition.names
+    for a, b in itertools.product(range(-3, 5), repeat=2):
+        missed = shortfall.evaluate({"a": a, "b": b})
+        assert missed >= 0 and (missed == 0) == condition.evaluate({"a": a, "b": b})
+
+
+def test_the_condition_that_comes_nearest_falls_short_by_least() -> None:
+    condition = parse_expression("n <= BLOCK and n % 8 == 0", HERE).shortfall()
+    missed = [condition.evaluate({"n": 20_000, "BLOCK": block}) for block in (1024, 16384, 4096)]
+    assert missed == [18_976, 3_616, 15_904]
 
 
 def test_survives_a_pipe() -> None:

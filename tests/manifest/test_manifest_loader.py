@@ -340,7 +340,12 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     (LAST, "    group: SOFTMAX_{dtype}_{block}", "13:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
     # signatures
     ('"*{dtype}:16, i32"', "*fp32:16, i32", "11:16", ["an alias", "quotes"]),
-    ('"*{dtype}:16, i32"', '"*{dtype}:16, i33"', "11:5", ["item 2", "'i32'"]),
+    # At the item, where the text stands in the file as it is.
+    ('"*{dtype}:16, i32"', '"*{dtype}:16, i33"', "11:30", ["item 2", "'i32'"]),
+    ('"*{dtype}:16, i32"', "'*{dtype}:16,  int'", "11:31", ["item 2 of the signature, 'int'", "did you mean 'i32'?"]),
+    ('"*{dtype}:16, i32"', "int, i32", "11:16", ["item 1"]),
+    ('"*{dtype}:16, i32"', '"*{dtype}:16, i\\x33"', "11:5", ["item 2"]),
+    ('"*{dtype}:16, i32"', ">-\n      *{dtype}:16, i33", "11:5", ["item 2"]),
     ('"*{dtype}:16, i32"', '"*{dtype}:16, {block}"', "11:16", ["'{block}'"]),
     ('"*{dtype}:16, i32"', f'"{"i64, " * 512}i8"', "11:5", ["at most 4096 bytes", "4097 bytes"]),
     # options

@@ -59,9 +59,20 @@ BAD = [
     ("\u0663x", ["ARABIC-INDIC DIGIT THREE"]),
     ("a-b", ["character 2 is '-'"]),
     ("a b", ["character 2 is ' '"]),
+    ("a/b", ["character 2 is '/'", "choose another name"]),
     ("1a", ["starts with a digit"]),
     ("", ["is empty"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("my-kernels", "my_kernels"), ("ops.v2", "ops_v2"), ("a__b_", "a_b"), ("-x", "x"), ("for-", None), ("9-x", None)],
+)
+def test_the_name_that_is_meant_is_told(name: str, meant: str | None) -> None:
+    with pytest.raises(ManifestError) as caught:
+        check_name(name, HERE, "a library's name")
+    assert caught.value.remedy == (f"did you mean '{meant}'?" if meant else "choose another name")
 
 
 @pytest.mark.parametrize(("name", "words"), BAD, ids=[ascii(name)[:20] for name, _ in BAD])

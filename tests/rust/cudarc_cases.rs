@@ -118,8 +118,10 @@ fn too_short() {
         };
         let error = wrong.launch(&kernel, &stream).unwrap_err();
         match error {
-            Error::TensorSize { argument } => {
-                assert_eq!((argument, rows == i32::MAX), ("output_ptr", false))
+            Error::TensorSize { argument, why } => {
+                assert_eq!((argument, rows == i32::MAX), ("output_ptr", false));
+                let negative = ["its extent n_rows is -1", "its stride output_row_stride is -1"];
+                assert_eq!(why.to_string(), negative[usize::from(rows > 0)]);
             }
             Error::SliceTooShort { argument, need, .. } => {
                 assert_eq!(

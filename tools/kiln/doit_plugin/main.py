@@ -7,6 +7,9 @@ from pathlib import Path
 
 from doit.doit_cmd import DoitMain
 
+KILN_BUILD = "kiln build"
+"""what the program is called then"""
+
 
 def run_doit(words: Sequence[str], *, settings: Path, dodo: Path) -> int:
     """Run doit in the current folder; returns its exit code.
@@ -16,6 +19,6 @@ def run_doit(words: Sequence[str], *, settings: Path, dodo: Path) -> int:
     # Both are defaults of doit's options: the words of the command line go before them.
     extra = {} if Path("dodo.py").exists() else {"GLOBAL": {"dodoFile": str(dodo), "cwdPath": "."}}
     main = DoitMain(config_filenames=(str(settings), "pyproject.toml", "doit.cfg"), extra_config=extra)
-    main.BIN_NAME = "kiln build"
+    main.BIN_NAME = KILN_BUILD
     code: int = main.run(list(words))
     return code

@@ -18,11 +18,11 @@ tell: there arithmetic wraps and a division by zero gives 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kiln.errors import ManifestError, Position
 from kiln.manifest.expression_code import c_helpers, rust_helpers, tree_to_c, tree_to_rust
-from kiln.manifest.expression_tree import INT_MAX, INT_MIN, RESERVED_NAMES, Constant, Name, Node, Type, parse
+from kiln.manifest.expression_tree import INT_MAX, INT_MIN, RESERVED_NAMES, Apply, Constant, Name, Node, Type, parse
 from kiln.manifest.wording import show
 
 __all__ = ["RESERVED_NAMES", "Expression", "Type", "c_helpers", "parse_expression", "rust_helpers"]
@@ -69,6 +69,14 @@ class Expression:
         caller's operators.
         """
         return tree_to_rust(self.tree, names, helper_path)
+
+    def shortfall(self) -> Expression:
+        """How far a condition is from holding: 0 where it does, and more the more its integers miss.
+
+        It is for telling which of several conditions comes nearest. As every expression in C and Rust it wraps at 64
+        bits.
+        """
+        return replace(self, tree=_shortfall(self.tree))
 
     def _evaluate(self, node: Node, values: Mapping[str, int]) -> int:
         if isinstance(node, Constant):
@@ -124,3 +132,30 @@ def parse_expression(text: str, position: Position) -> Expression:
     """
     tree, names = parse(text, position)
     return Expression(text=text, position=position, names=names, tree=tree)
+
+
+def _shortfall(tree: Node) -> Node:
+    """See `Expression.shortfall`; `tree` is of type bool."""
+
+    def apply(function: str, *operands: Node) -> Node:
+        return Apply(function=function, operands=operands)
+
+    none, one = Constant(value=0), Constant(value=1)
+    if isinstance(tree, Apply):
+        a, b = tree.operands[0], tree.operands[-1]
+        match tree.function:
+            case "le":
+                return apply("max", none, apply("sub", a, b))
+            case "lt":
+                return apply("max", none, apply("add", apply("sub", a, b), one))
+            case "ge" | "gt":
+                return _shortfall(apply("le" if tree.function == "ge" else "lt", b, a))
+            case "eq":
+                return apply("max", apply("sub", a, b), apply("sub", b, a))
+            case "both":
+                return apply("add", _shortfall(a), _shortfall(b))
+            case "either":
+                return apply("min", _shortfall(a), _shortfall(b))
+            case "choose_bool":
+                return apply("choose", a, *map(_shortfall, tree.operands[1:]))
+    return apply("choose", tree, none, one)

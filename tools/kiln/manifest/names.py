@@ -179,10 +179,13 @@ def _describe(character: str) -> str:
 
 
 def _refusal(name: str, position: Position, what: str, why: str, expected: str) -> ManifestError:
+    near = re.sub(r"[-. _]+", "_", name).strip("_")
+    # The names of folders and packages have hyphens and dots.
+    meant = near != name and expected == NAME_RULE and _NAME.fullmatch(near) is not None and not _languages(near)
     return ManifestError(
         f"{show(name)} cannot be {what}: {why}",
         where=position,
         expected=expected,
         actual=show(name),
-        remedy="choose another name",
+        remedy=f"did you mean {near!r}?" if meant else "choose another name",
     )

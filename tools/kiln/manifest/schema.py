@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import get_args
 
 from kiln.errors import ManifestError, Position
-from kiln.manifest import budgets, cuda
+from kiln.manifest import budgets, crate, cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
@@ -379,6 +379,12 @@ TOP: dict[str, Key] = {
         example="1.2.0",
         default="0.0.0",
     ),
+    "crate": Key(
+        type=Section(keys=crate.KEYS),
+        doc="what the Cargo.toml of the Rust crate says besides name and version",
+        example="{license: Apache-2.0, repository: https://example.org/kernels.git}",
+        default={},
+    ),
     "targets": Key(
         type=TargetList(),
         doc="what every variant is built for; `kiln targets-docs` lists what there is. native, alone or in a list, "
@@ -445,7 +451,7 @@ TOP: dict[str, Key] = {
         type=Word(choices=BUNDLES),
         doc="how a variant's images for NVIDIA go into the archive of the whole library: `separate`, so that the "
         "library chooses one for a device; or `fatbin`, all in one fat binary, from which the driver chooses. That is "
-        "made by the program fatbinary of a CUDA toolkit (pip install 'kernel-kiln[cuda]'). Archives of one target, "
+        "made by the program fatbinary of a CUDA toolkit (pip install 'PATH/OF/KILN[cuda]'). Archives of one target, "
         "the crate and images for AMD are as ever",
         example=FATBIN,
         default="separate",

@@ -25,8 +25,9 @@ class TensorView:
     field: str
     element: str
     """the type, with paths from the crate's root"""
-    shape: tuple[str, ...]
-    strides: tuple[str, ...] | None
+    shape: tuple[tuple[str, str], ...]
+    """each extent as it is declared, and in Rust"""
+    strides: tuple[tuple[str, str], ...] | None
     """None: without gaps, the last dimension innermost"""
 
 
@@ -70,8 +71,8 @@ def _view(struct: SharedStruct, compute: Compute) -> SlicesView | None:
             name=member.source,
             field=member.name,
             element=rust_text.rust_type(member.type[1:], "crate::"),
-            shape=tuple(next(rest) for _ in kernel.tensors[member.source]),
-            strides=tuple(next(rest) for _ in kernel.strides[member.source])
+            shape=tuple((extent.text, next(rest)) for extent in kernel.tensors[member.source]),
+            strides=tuple((stride.text, next(rest)) for stride in kernel.strides[member.source])
             if member.source in kernel.strides
             else None,
         )
