@@ -120,7 +120,10 @@ fn too_short() {
         match error {
             Error::TensorSize { argument, why } => {
                 assert_eq!((argument, rows == i32::MAX), ("output_ptr", false));
-                let negative = ["its extent n_rows is -1", "its stride output_row_stride is -1"];
+                let negative = [
+                    "its extent n_rows is -1",
+                    "its stride output_row_stride is -1",
+                ];
                 assert_eq!(why.to_string(), negative[usize::from(rows > 0)]);
             }
             Error::SliceTooShort { argument, need, .. } => {
