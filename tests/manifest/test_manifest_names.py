@@ -131,7 +131,7 @@ def test_an_argument_may_be_a_keyword_and_is_a_member_under_another_name(tmp_pat
     assert _accepts(rustc, "t.rs", f"pub struct S {{ {fields} }}", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["std", "core", "alloc", "test", "proc_macro"])
+@pytest.mark.parametrize("name", ["std", "core", "alloc", "test", "proc_macro", "half", "cudarc", "cust"])
 def test_a_library_is_no_crate_of_rust(name: str) -> None:
     with pytest.raises(ManifestError, match="Rust has a crate of that name"):
         check_library(name, HERE)

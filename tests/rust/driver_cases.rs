@@ -351,7 +351,7 @@ fn no_image() {
     set("capability", 75);
     let library = Library::for_device(0).unwrap();
     let error = launch(&library, &good()).unwrap_err();
-    assert_eq!(told(&error), "no image of softmax_fp32_1024 is for a device of sm_75; it is built for sm_80, sm_90a, compute_80, gfx942; add the device's target to kernels.yaml");
+    assert_eq!(told(&error), "no image of softmax_fp32_1024 is for a device of sm_75; it is built for sm_80, sm_90a, compute_80, gfx942; turn on the feature of the device's target, or add the target to kernels.yaml");
     assert!(library.preload().is_err());
     let error = library
         .preload_variant(&softmax_fp32_1024::VARIANT)

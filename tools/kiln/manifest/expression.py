@@ -1,6 +1,6 @@
 """The one small expression language of kernels.yaml: evaluated in Python, written out as C and Rust from one tree.
 
-The language is total and has two types, 64-bit signed integers and truth values, checked when it is read:
+The language has two types, 64-bit signed integers and truth values, checked when it is read:
 
     2048  0x800  n_cols            integers and names of integers
     a + b   a - b   -a   a * b
@@ -11,8 +11,11 @@ The language is total and has two types, 64-bit signed integers and truth values
     not p   p and q   p or q   True   False
     a if p else b
 
-Evaluation in Python is exact and refuses a division by zero and what leaves 64 bits. The generated code has nobody to
-tell: there arithmetic wraps and a division by zero gives 0.
+The language is exact: a division by zero has no value, nor has what leaves 64 bits on the way. What an operand before
+decides leaves it alone: `n != 0 and m % n == 0` is false where n is 0. Kiln refuses an expression without a value where
+it needs it for a build. A launch in C or Rust tells its caller: such a `select` does not hold, as one that is false
+(`NOT_SELECTED`, `NotSelected`); such a `grid` is an error (`GRID_OUT_OF_RANGE`; `Grid` with `GridError::Arithmetic`);
+and so is a shape or a stride in Rust (`TensorSize`), while C looks at no tensors.
 """
 
 from __future__ import annotations
@@ -54,27 +57,27 @@ class Expression:
         return self._evaluate(self.tree, values)
 
     def to_c(self, names: Mapping[str, str], helper_prefix: str) -> str:
-        """A C99 and C++ expression of type int64_t (or bool) that calls the functions of `c_helpers(helper_prefix)`.
+        """A C99 and C++ expression that calls the functions of `c_helpers(helper_prefix)`.
 
-        `names` gives a sub-expression of type int64_t for each name, evaluated any number of times. The result is a
-        call, a name or a literal: it needs no parentheses beside the caller's operators.
+        It is of the helpers' struct `<prefix>integer`, or `<prefix>condition` for a truth value. `names` gives a
+        sub-expression of type int64_t for each name, evaluated any number of times.
         """
         return tree_to_c(self.tree, names, helper_prefix)
 
     def to_rust(self, names: Mapping[str, str], helper_path: str = "") -> str:
-        """A Rust expression of type i64 (or bool) that calls the functions of `rust_helpers()`.
+        """A Rust expression of type Option<i64> (or Option<bool>) that calls the functions of `rust_helpers()`.
 
         `names` gives a sub-expression of type i64 for each name, evaluated any number of times. `helper_path` is the
-        path to the helpers' module, such as `crate::expression::`. The result needs no parentheses beside the
-        caller's operators.
+        path to the helpers' module, such as `crate::expression::`. The result is a call: it needs no parentheses
+        beside the caller's operators.
         """
         return tree_to_rust(self.tree, names, helper_path)
 
     def shortfall(self) -> Expression:
         """How far a condition is from holding: 0 where it does, and more the more its integers miss.
 
-        It is for telling which of several conditions comes nearest. As every expression in C and Rust it wraps at 64
-        bits.
+        It is for telling which of several conditions comes nearest. As every expression it has no value where it
+        leaves 64 bits.
         """
         return replace(self, tree=_shortfall(self.tree))
 

@@ -195,6 +195,8 @@ def _read_kernel(
         cuda=cuda,
         budgets=merge_budgets(top["budgets"], values["budgets"], targets),
         strides=values["strides"],
+        outputs=values["outputs"],
+        any_values=values["any_values"],
         entry_names=_own_or(values["entry_names"], top["entry_names"]),
         debug=_own_or(values["debug"], top["debug"]),
         bundle=_own_or(values["bundle"], top["bundle"]),

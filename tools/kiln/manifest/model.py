@@ -173,6 +173,10 @@ class Kernel:
     strides: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     """pointer argument -> elements from one index of each dimension of its tensor to the next; of a tensor that is not
     here the last dimension is innermost, and it has no gaps"""
+    outputs: tuple[str, ...] | None = None
+    """pointer arguments behind which the kernel writes; None: the manifest does not say"""
+    any_values: tuple[str, ...] = ()
+    """integers, and pointers to integers, whatever value of which the kernel stays in its tensors with"""
     entry_names: EntryNames = "function"
     """what the symbols of its images are called after"""
     debug: bool = False

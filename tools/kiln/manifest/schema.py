@@ -302,6 +302,22 @@ KERNEL: dict[str, Key] = {
         example="{x_ptr: [x_row_stride, 1]}",
         default={},
     ),
+    "outputs": Key(
+        type=ListOf(item=_PARAMETER),
+        doc="the pointer arguments behind which the kernel writes, those too that it reads as well. A launch in Rust "
+        "that takes slices wants a `&mut` for each, and takes a `&` for what is only read; when left out, it takes "
+        "either for all, and is unsafe",
+        example="[output_ptr]",
+    ),
+    "any_values": Key(
+        type=ListOf(item=_PARAMETER),
+        doc="integer arguments, launch inputs and pointers to integers of which any value is good: whatever it is, or "
+        "lies behind the pointer, the kernel stays in its `tensors`, for it looks at indices before it uses them. A "
+        "launch in Rust that takes slices is unsafe while a pointer to integers is not here, or an integer that no "
+        "shape or stride uses",
+        example="[index_ptr, n_programs]",
+        default=(),
+    ),
     "reference": Key(
         type=Text(words="path/to/file.py:function", check=check_reference),
         doc="the same computation in NumPy, to test against",

@@ -156,7 +156,8 @@ class StructView:
     grid_texts: tuple[str, ...]
     grid_text: str
     grid_wide: tuple[Wide, ...]
-    select: str
+    select: str | None
+    """None: it always can"""
     select_text: str | None
     select_wide: tuple[Wide, ...]
     select_shortfall: str
@@ -288,10 +289,10 @@ def _struct(shared: SharedStruct) -> StructView:
         grid_texts=tuple(extent.text for extent in kernel.grid),
         grid_text=_grid_text(kernel),
         grid_wide=grid_wide,
-        select=select[0] if select else "true",
+        select=select[0] if select else None,
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
-        select_shortfall=select[1] if select else "0",
+        select_shortfall=select[1] if select else "Some(0_i64)",
         compared=tuple((member.source, _told(member)) for member in arguments.members if member.source in used),
         compared_constants=tuple((name, int(value)) for name, value in arguments.constants.items() if name in used),
         slices=view_slices([shared], _shapes),

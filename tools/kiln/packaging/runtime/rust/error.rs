@@ -187,6 +187,9 @@ pub enum Error {
         /// The argument; `stream` for the stream.
         argument: &'static str,
     },
+    /// A launch on slices that is safe, on a stream that is capturing.
+    #[cfg(feature = "cudarc")]
+    UnsafeCapture,
     /// An image, or a variant, is none of the kernel's.
     NotOfKernel {
         /// The image or the variant.
@@ -432,8 +435,13 @@ impl fmt::Display for Error {
                 }
                 match (built.is_empty(), only) {
                     (true, _) => formatter.write_str("no target in this build: turn on the features of targets"),
-                    (_, Some(only)) => write!(formatter, ", of which {TARGET_VARIABLE} allows {only} alone"),
-                    _ => formatter.write_str("; add the device's target to kernels.yaml"),
+                    (_, Some(only)) => write!(
+                        formatter,
+                        ", of which {only} alone is allowed, by the program or by {TARGET_VARIABLE}"
+                    ),
+                    _ => formatter.write_str(
+                        "; turn on the feature of the device's target, or add the target to kernels.yaml",
+                    ),
                 }
             }
             Self::Unsuitable {
@@ -506,6 +514,10 @@ impl fmt::Display for Error {
             Self::OtherContext { argument } => write!(
                 formatter,
                 "{argument} lies in another context than the library; open a library in that context, or use slices and streams of the library's own"
+            ),
+            #[cfg(feature = "cudarc")]
+            Self::UnsafeCapture => formatter.write_str(
+                "the stream is capturing, and a graph does not keep slices and library alive; launch by Kernel::launch, which is unsafe, on the addresses of the slices",
             ),
             Self::NotOfKernel { name, kernel } => {
                 write!(formatter, "{name} is none of {kernel}, whose arguments were given")

@@ -22,6 +22,11 @@ pub enum SizeError {
         /// Its value.
         value: i64,
     },
+    /// An extent or a stride divides by zero, or leaves 64 bits on the way.
+    Arithmetic {
+        /// It as it is declared.
+        expression: &'static str,
+    },
     /// An argument that extents or strides depend on is more than an `i64` holds.
     TooLarge {
         /// Its value.
@@ -39,6 +44,9 @@ impl fmt::Display for SizeError {
             }
             Self::Stride { stride, value } => {
                 write!(formatter, "its stride {stride} is {value}")
+            }
+            Self::Arithmetic { expression } => {
+                write!(formatter, "{expression} divides by zero, or leaves 64 bits")
             }
             Self::TooLarge { value } => write!(formatter, "{value} is more than an i64 holds"),
             Self::TooMany => formatter.write_str("it has more elements than an i64 counts"),
@@ -72,6 +80,24 @@ pub(crate) fn elements(
     counted
         .and_then(|count| u64::try_from(count).ok())
         .ok_or(fault(SizeError::TooMany))
+}
+
+// Unused, too, where no kernel declares them.
+#[allow(dead_code)]
+/// An extent or a stride as it is declared, with its value, which it does not have where its arithmetic divides by zero or
+/// leaves 64 bits.
+pub(crate) fn known(
+    argument: &'static str,
+    expression: &'static str,
+    value: Option<i64>,
+) -> Result<(&'static str, i64)> {
+    match value {
+        Some(value) => Ok((expression, value)),
+        None => Err(Error::TensorSize {
+            argument,
+            why: SizeError::Arithmetic { expression },
+        }),
+    }
 }
 
 /// `None`: there are too many. No extent and no stride is negative.

@@ -93,10 +93,13 @@ pub trait KernelParams: Copy + Send + Sync + Sealed + 'static {
         image: &'static Image,
         run: impl FnOnce(&mut [*mut c_void]) -> R,
     ) -> Result<R> {
-        if image.global_scratch_bytes != 0 {
+        let bytes = image
+            .global_scratch_bytes
+            .saturating_add(image.profile_scratch_bytes);
+        if bytes != 0 {
             return Err(Error::ScratchNeeded {
                 image: image.id,
-                bytes: image.global_scratch_bytes,
+                bytes,
             });
         }
         self.with_raw_params_and_scratch(image, Scratch::default(), run)

@@ -24,6 +24,9 @@ pub(crate) use load::is_forked;
 pub(crate) struct Context {
     pub(crate) handle: usize,
     pub(crate) ordinal: u32,
+    /// Another context has another one, also under the same handle: that of a primary context stays when it is reset. 0
+    /// where the driver does not say.
+    pub(crate) id: u64,
 }
 
 /// What the driver has of an image, as addresses.
