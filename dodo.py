@@ -348,7 +348,7 @@ def crate(library: Library) -> Step:
     folder, names = f"rust/{library.manifest.library}", rust_names.crate_files(library.manifest)
     return Step(
         after=library.measured(library.images),
-        inputs=lambda: library.packages.package_inputs(library.images),
+        inputs=lambda: library.packages.crate_inputs(),
         call=lambda: Call(
             function="kiln.package_jobs:render_rust",
             arguments={

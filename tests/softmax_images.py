@@ -73,6 +73,7 @@ def make_kernel(**changes: Any) -> Kernel:
         "grid": (expression("n_rows"), expression("1"), expression("1")),
         "select": expression("n_cols <= BLOCK_SIZE"),
         "tensors": dict.fromkeys(("output_ptr", "input_ptr"), (expression("n_rows"), expression("n_cols"))),
+        "outputs": ("output_ptr",),
         "reference": None,
         "problems": ({"n_rows": 4, "n_cols": 1000},),
         "tolerance": {},

@@ -163,6 +163,9 @@ def test_a_kernel_that_does_not_compile_fails_alone(built: Project) -> None:
     assert len(result.output.splitlines()) < 60
     assert not [name for name in built.files("build/images") if "bad" in name]
     built.doit("-v", "2", "compile:bad_fp32_128@sm_80").expect("incompatible dimensions", code=1)
+    elsewhere = ("--build-dir", "an other", "--targets", "sm_80")
+    told = r"reproduce: doit --build-dir 'an other' --targets sm_80 -v 2 compile:bad_fp32_128@sm_80$"
+    built.doit(*elsewhere, "compile:bad_fp32_128").expect(told, code=1)
     built.edit("kernels/bad.py", "tl.arange(0, 64)", "1")
     built.doit().expect(r"0 failed")
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,8 @@ from project import REPOSITORY, Result
 CRATE = REPOSITORY / "tools/rust/kiln-build"
 EXAMPLE = "examples/rust/build_rs"
 IMAGES = ["scale_fp32_256@gfx942 hsaco", "scale_fp32_256@sm_80 cubin"]
+PACKAGE = f"{EXAMPLE}/kernels/Cargo.toml"
+BUILD = f"{EXAMPLE}/kernels/build.rs"
 KILN = "Compiling kernels "
 """what Cargo says when it runs the build script"""
 
@@ -54,6 +61,18 @@ class Cargo:
         return KILN in self("check", environment=environment).output
 
 
+@contextmanager
+def changed(cargo: Cargo, name: str, old: str, new: str) -> Iterator[None]:
+    """A file with another text, for a while."""
+    path = cargo.tree.folder / name
+    before = path.read_text("utf-8")
+    cargo.tree.edit(name, old, new)
+    try:
+        yield
+    finally:
+        path.write_text(before, "utf-8")
+
+
 @pytest.fixture(scope="module")
 def cargo(tmp_path_factory: pytest.TempPathFactory, kiln_cache: Path) -> Cargo:
     folder = tmp_path_factory.mktemp("cargo")
@@ -89,6 +108,10 @@ def test_an_error_is_told_in_kilns_words_and_the_next_build_goes_on(cargo: Cargo
     told.expect(r"^    kernels/helper\.py:\d+:12: the name 'y' is not defined", r"Error: Kiln could not", code=101)
     assert not re.search(r"^\s*\[\d+/\d+\]", told.output, re.MULTILINE)
     assert "panicked" not in told.output
+    # What it says to run shows the same, from any folder, and needs neither doit nor kiln on PATH.
+    (command,) = re.findall(r"reproduce: (cd .*)", told.output)
+    again = cargo.tree.run("bash", "-c", command, inside="tools")
+    again.expect(r"helper\.py:\d+:12: the name 'y' is not defined", code=1)
     cargo.tree.edit("kernels/helper.py", "return y * ", "return ")
     assert cargo.asks()
     cargo.tree.edit("kernels.yaml", "dtypes:", "dtype:")
@@ -106,6 +129,72 @@ def test_a_python_without_kiln_is_told(cargo: Cargo, tmp_path: Path) -> None:
     ):
         told = cargo("build", code=101, environment={variable: str(python)})
         told.expect(said, rf"python: {re.escape(str(python))}, since {variable} says so", "KILN_PREBUILT", code=101)
+    remedy = re.escape(f"`{bare} -m pip install PATH/OF/KILN`")
+    cargo("build", code=101, environment={"KILN_PYTHON": str(bare)}).expect(remedy, code=101)
+    told = cargo("build", code=101, environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    told.expect("python: python3 of PATH, since neither KILN_PYTHON, PYTHON nor an activated environment", code=101)
+
+
+def test_a_path_of_a_python_starts_from_a_folder_that_is_known(cargo: Cargo) -> None:
+    own = cargo.tree.write(f"{EXAMPLE}/own", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    own.chmod(0o755)
+    told = cargo("build", code=101, environment={"KILN_PYTHON": "./own"})
+    line = 'KILN_PYTHON = { value = "./own", relative = true }'
+    told.expect("nobody knows which folder that starts from", re.escape(f"`{line}`"), r"\.cargo/config\.toml", code=101)
+    settings = cargo.tree.write(f"{EXAMPLE}/.cargo/config.toml", f"[env]\n{line}\n")
+    nobody = {"PYTHON": "/bin/false"}
+    cargo("check", environment=nobody)
+    settings.unlink()
+    # In the build script, from the package's.
+    with changed(cargo, BUILD, ".build()?", '.python("../own").build()?'):
+        cargo("check", environment={**nobody, "KILN_PYTHON": "/bin/false"})
+
+
+def test_only_variables_that_decide_make_cargo_ask_again(cargo: Cargo) -> None:
+    chosen = {"KILN_PYTHON": sys.executable}
+    cargo.asks(chosen)
+    assert not cargo.asks({**chosen, "PYTHON": "/bin/false", "VIRTUAL_ENV": "/nowhere"})
+    assert cargo.asks({"PYTHON": sys.executable})
+    assert not cargo.asks({"PYTHON": sys.executable, "VIRTUAL_ENV": "/nowhere"})
+    assert cargo.asks({"PYTHON": sys.executable, **chosen})
+
+
+def test_a_manifest_is_called_kernels_yaml(cargo: Cargo) -> None:
+    """Kiln is run in its folder, and takes the file of that name: another one would be built than is meant."""
+    shutil.copy(cargo.tree.folder / "kernels.yaml", cargo.tree.folder / "gpu.yaml")
+    for name, said in (
+        ("../../../../gpu.yaml", ("a manifest is called kernels.yaml", "remedy: rename the file")),
+        (".", ("a manifest is called kernels.yaml", r"actual: \.$")),
+        ("../kernels.yaml", ("cannot be found: ", "expected: a kernels.yaml, relative to the package's folder")),
+    ):
+        with changed(cargo, BUILD, '"../../../../kernels.yaml"', f'"{name}"'):
+            cargo("check", code=101).expect(*said, code=101)
+
+
+def test_what_an_earlier_build_script_left_is_refused(cargo: Cargo) -> None:
+    cargo("check")
+    stale = "kernels.rs is of an earlier build: `library` in kernels.yaml has another name now"
+    with changed(cargo, "kernels.yaml", "library: kernels", "library: other"):
+        cargo("check", code=101).expect(stale, code=101)
+    with changed(cargo, BUILD, ".build()?", ""):
+        cargo("check", code=101).expect(stale, r"or build\.rs does not call `\.build\(\)`", code=101)
+    cargo("check")
+
+
+@pytest.mark.parametrize("edition", ["2021", "2024"])
+def test_any_package_takes_the_code_without_a_warning(cargo: Cargo, edition: str) -> None:
+    """As `cargo new --lib` makes it: of the newest edition, and with no rust-version: clippy has more to say."""
+    declared = 'edition = "2021"\nrust-version = "1.81"\n'
+    clippy = ("clippy", "-q", "-p", "kernels")
+    with (
+        changed(cargo, PACKAGE, declared, f'edition = "{edition}"\n'),
+        changed(cargo, PACKAGE, "link-static = []", "link-static = []\nhip = []"),
+    ):
+        assert cargo(*clippy, "--", "-D", "warnings").output == ""
+        if edition == "2024":
+            features = ("--features", "kernels/link-static,kernels/hip")
+            assert cargo(*clippy, *features, "--", "-D", "warnings").output == ""
+            assert cargo.listed(*features) == cargo.listed()
 
 
 def test_images_come_out_of_the_archive(cargo: Cargo, tmp_path: Path) -> None:
@@ -149,9 +238,17 @@ def test_what_was_built_elsewhere_needs_no_python(cargo: Cargo, tmp_path: Path) 
     cargo("build", *features)
     built = tmp_path / AWKWARD
     shutil.copytree(build_folder(cargo), built)
+    # Somebody ran Cargo in the crate's folder.
+    for name in ("target/debug/left.rlib", "Cargo.lock"):
+        (built / "rust/kernels" / name).parent.mkdir(parents=True, exist_ok=True)
+        (built / "rust/kernels" / name).write_text("left")
     without = {"KILN_PREBUILT": str(built), "KILN_PYTHON": "/bin/false", "PYTHONPATH": ""}
     assert cargo.listed(environment=without) == IMAGES
     assert cargo.listed(*features, environment=without) == IMAGES
+    copied = [path.parent for path in cargo.target.glob("debug/build/kernels-*/out/kiln-*/prebuilt/include.rs")]
+    assert copied
+    parts = {"Cargo.toml", "README.md", "images", "include.rs", "src"}
+    assert all({path.name for path in folder.iterdir()} == parts for folder in copied)
     # It may be replaced by what was built later.
     (built / "rust/kernels/README.md").write_text("Another one.\n")
     assert cargo.asks(without)
@@ -161,6 +258,9 @@ def test_what_was_built_elsewhere_needs_no_python(cargo: Cargo, tmp_path: Path) 
         cargo("build", code=101, environment={**without, "KILN_PREBUILT": str(folder)}).expect(*said, code=101)
 
     refused("which folder that starts from", folder="built")
+    (built / "lib").rename(built / "nolib")
+    told = cargo("build", *features, code=101, environment=without)
+    told.expect(r"lib/libkernels\.a: cannot be read: No such file", "remedy: have `lib/` beside `rust/`", code=101)
     refused("no crate of the library kernels", "actual: no crate at all", folder=tmp_path / "nowhere")
     declared = built / "rust/kernels/Cargo.toml"
     text = declared.read_text()

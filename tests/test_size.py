@@ -172,6 +172,22 @@ def test_the_crate_as_cargo_packs_it(built: Project) -> None:
     built.doit("size", "--crate").expect("the crate is not built, or not up to date: `doit crate` builds it", code=3)
 
 
+def test_what_the_crate_says_of_itself_comes_from_kernels_yaml(built: Project) -> None:
+    """No image is built anew for it, and Cargo, which packs the crate, reads what was written."""
+    said = {"license": "MIT OR Apache-2.0", "description": 'Scales "a\\b" 🔥', "homepage": "https://e.org"}
+    section = f"crate: {json.dumps(said, ensure_ascii=False)}\n"
+    built.edit("kernels.yaml", "library: scratch\n", f"library: scratch\n{section}")
+    done = built.doit().expect(r"^\[\d+/\d+\] crate$", r"^1 built, ")
+    assert done.ran("compile") == []
+    words = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
+    told = json.loads(subprocess.check_output(words, cwd=built.folder / "build/rust/scratch"))["packages"][0]
+    assert said.items() <= told.items() and told["repository"] is None
+    built.edit("kernels.yaml", '"MIT OR Apache-2.0"', "MIT")
+    assert "crate.license changed: MIT OR Apache-2.0 -> MIT\n" in built.doit("explain", "crate").output
+    built.doit().expect(r"^1 built, ")
+    assert 'license = "MIT"\n' in built.read("build/rust/scratch/Cargo.toml")
+
+
 def test_a_crate_that_is_too_large_is_split_by_target() -> None:
     """As few as there can be, in order; a target that is too large by itself has one, and the words say so."""
     sizes = {None: 1, "sm_80": 5, "sm_90a": 4, "compute_80": 2, "gfx942": 12, "gfx90a": 1}

@@ -29,6 +29,8 @@ LINES = {
     "blocks": 12,
     "axes.MODE": 13,
     "strides": 14,
+    "outputs": 15,
+    "any_values": 16,
 }
 
 
@@ -44,6 +46,8 @@ def variant(
     select: str = "n <= BLOCK_SIZE",
     tensors: dict[str, str] | None = None,
     strides: dict[str, str] | None = None,
+    outputs: tuple[str, ...] | None = None,
+    any_values: tuple[str, ...] = (),
     axes: dict[str, Any] | None = None,
 ) -> Variant:
     one = parse_expression("1", at("grid"))
@@ -81,6 +85,8 @@ def variant(
             for name, shape in ({"in_ptr": "rows * DEPTH"} if tensors is None else tensors).items()
         },
         strides={name: (parse_expression(stride, at("strides")),) for name, stride in (strides or {}).items()},
+        outputs=outputs,
+        any_values=any_values,
         reference=None,
         problems=(),
         tolerance={},
@@ -198,6 +204,21 @@ REFUSED: dict[str, tuple[Variant, str, str]] = {
         variant(strides={"in_ptr": "step"}),
         "kernels.yaml:14:5: a stride of in_ptr of soft_fp16_64 uses step, which is not known",
         "declare it, as `inputs: {step: i32}`",
+    ),
+    "an output that is no pointer": (
+        variant(outputs=("out_ptr", "n")),
+        "kernels.yaml:15:5: outputs of soft_fp16_64 has n, which is not a pointer argument",
+        "actual: n: i32",
+    ),
+    "an output that is misspelt": (
+        variant(outputs=("outptr",)),
+        "kernels.yaml:15:5: outputs of soft_fp16_64 has outptr, which is not a pointer argument",
+        "did you mean 'out_ptr'?",
+    ),
+    "any values of numbers that are no integers": (
+        variant(any_values=("rows", "in_ptr")),
+        "kernels.yaml:16:5: any_values of soft_fp16_64 has in_ptr, which is not an integer, or a pointer to integers",
+        "names of n, rows",
     ),
     "an axis that nothing uses": (
         variant(axes={"MODE": 1}),

@@ -42,6 +42,8 @@ struct double_state {
     int taken[DOUBLE_DEVICES]; /* what is taken out of a fat binary was written for this capability */
     char architecture[DOUBLE_DEVICES][64];
     int driver_version;
+    int resets; /* of the context */
+    int lost_device; /* which cannot be made current: 1 for the first one */
     int max_threads, max_shared, cooperative, clusters, pageable;
     int loads_together; /* each load waits until as many have begun, or fails */
     const char *failing; /* the function that fails, with this code, until it is NULL again */
@@ -68,6 +70,8 @@ static inline int double_set_number(struct double_state *state, const char *name
         int *place;
     } numbers[] = {
         { "device_count", &state->device_count },
+        { "resets", &state->resets },
+        { "lost_device", &state->lost_device },
         { "driver_version", &state->driver_version },
         { "max_threads", &state->max_threads },
         { "max_shared", &state->max_shared },

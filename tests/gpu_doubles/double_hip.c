@@ -59,7 +59,12 @@ const char *hipGetErrorName(int code) { return code == 2 ? "hipErrorOutOfMemory"
 const char *hipGetErrorString(int code) { return code == 2 ? "out of memory" : "something went wrong"; }
 int hipGetDeviceCount(int *count) { ANSWER(); *count = state.device_count; return 0; }
 int hipGetDevice(int *device) { ANSWER(); *device = now; return 0; }
-int hipSetDevice(int device) { now = device; return 0; }
+int hipSetDevice(int device)
+{
+    if (device == state.lost_device - 1) return 100;
+    now = device;
+    return 0;
+}
 
 int hipDeviceGetAttribute(int *value, int number, int device)
 {

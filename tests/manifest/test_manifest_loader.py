@@ -100,6 +100,7 @@ def test_the_repositorys_own_manifest() -> None:
         "output_ptr": ["output_row_stride", "1"],
         "input_ptr": ["input_row_stride", "1"],
     }
+    assert (kernel.outputs, kernel.any_values) == (("output_ptr",), ())
     assert kernel.tolerance == {"fp32": 1e-5, "fp16": 1e-3, "bf16": 1e-2}
     assert kernel.problems[1:3] == ({"n_rows": 4, "n_cols": 1000}, {"n_rows": 8192, "n_cols": 2048})
     assert kernel.inputs == {"n_rows": "i32"}
@@ -130,7 +131,7 @@ def test_what_is_left_out(folder: Path) -> None:
     assert [expression.evaluate({"n": 7}) for expression in kernel.grid] == [7, 1, 1]
     assert (kernel.select, kernel.reference) == (None, None)
     assert (kernel.inputs, kernel.tensors, kernel.problems, kernel.tolerance) == ({}, {}, (), {})
-    assert kernel.strides == {}
+    assert (kernel.strides, kernel.outputs, kernel.any_values) == ({}, None, ())
     assert variant.options == {"num_warps": 4, "enable_fp_fusion": True}
 
 
@@ -340,7 +341,12 @@ BAD: list[tuple[str, str, str, list[str]]] = [
     (LAST, "    group: SOFTMAX_{dtype}_{block}", "13:5", ["'SOFTMAX_fp32_1024' has the name of a variant"]),
     # signatures
     ('"*{dtype}:16, i32"', "*fp32:16, i32", "11:16", ["an alias", "quotes"]),
-    ('"*{dtype}:16, i32"', '"*{dtype}:16, i33"', "11:5", ["item 2", "'i32'"]),
+    # At the item, where the text stands in the file as it is.
+    ('"*{dtype}:16, i32"', '"*{dtype}:16, i33"', "11:30", ["item 2", "'i32'"]),
+    ('"*{dtype}:16, i32"', "'*{dtype}:16,  int'", "11:31", ["item 2 of the signature, 'int'", "did you mean 'i32'?"]),
+    ('"*{dtype}:16, i32"', "int, i32", "11:16", ["item 1"]),
+    ('"*{dtype}:16, i32"', '"*{dtype}:16, i\\x33"', "11:5", ["item 2"]),
+    ('"*{dtype}:16, i32"', ">-\n      *{dtype}:16, i33", "11:5", ["item 2"]),
     ('"*{dtype}:16, i32"', '"*{dtype}:16, {block}"', "11:16", ["'{block}'"]),
     ('"*{dtype}:16, i32"', f'"{"i64, " * 512}i8"', "11:5", ["at most 4096 bytes", "4097 bytes"]),
     # options
@@ -411,6 +417,10 @@ BAD: list[tuple[str, str, str, list[str]]] = [
         ["a shape of 2 and strides of 1 dimensions", "a stride for each of [n, 4]", "[4]", "write 1"],
     ),
     (LAST, "    tensors: {a: [n]}\n    strides: {a: [n < 1]}", "14:19", ["`kernels.softmax.strides.a[0]`"]),
+    (LAST, "    outputs: a", "13:14", ["`kernels.softmax.outputs`", "a list"]),
+    (LAST, "    outputs: []", "13:14", ["list at least one"]),
+    (LAST, "    outputs: [a, a]", "13:18", ["outputs"]),
+    (LAST, "    any_values: [a b]", "13:18", ["'a b'"]),
     # tests
     (LAST, "    problems: {n: 1}", "13:15", ["a list of values", "a map"]),
     (LAST, "    problems: [{}]", "13:16", ["an empty map"]),

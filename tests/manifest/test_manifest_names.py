@@ -59,9 +59,20 @@ BAD = [
     ("\u0663x", ["ARABIC-INDIC DIGIT THREE"]),
     ("a-b", ["character 2 is '-'"]),
     ("a b", ["character 2 is ' '"]),
+    ("a/b", ["character 2 is '/'", "choose another name"]),
     ("1a", ["starts with a digit"]),
     ("", ["is empty"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("my-kernels", "my_kernels"), ("ops.v2", "ops_v2"), ("a__b_", "a_b"), ("-x", "x"), ("for-", None), ("9-x", None)],
+)
+def test_the_name_that_is_meant_is_told(name: str, meant: str | None) -> None:
+    with pytest.raises(ManifestError) as caught:
+        check_name(name, HERE, "a library's name")
+    assert caught.value.remedy == (f"did you mean '{meant}'?" if meant else "choose another name")
 
 
 @pytest.mark.parametrize(("name", "words"), BAD, ids=[ascii(name)[:20] for name, _ in BAD])
@@ -120,7 +131,7 @@ def test_an_argument_may_be_a_keyword_and_is_a_member_under_another_name(tmp_pat
     assert _accepts(rustc, "t.rs", f"pub struct S {{ {fields} }}", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["std", "core", "alloc", "test", "proc_macro"])
+@pytest.mark.parametrize("name", ["std", "core", "alloc", "test", "proc_macro", "half", "cudarc", "cust"])
 def test_a_library_is_no_crate_of_rust(name: str) -> None:
     with pytest.raises(ManifestError, match="Rust has a crate of that name"):
         check_library(name, HERE)

@@ -9,6 +9,7 @@ import fastjsonschema
 import pytest
 
 from kiln.errors import ManifestError, Position
+from kiln.library import read_manifest
 from kiln.manifest.json_schema import json_schema
 from kiln.manifest.loader import load
 from kiln.manifest.model import Manifest
@@ -100,3 +101,13 @@ def test_the_schema_knows_the_word(targets: object, fits: bool) -> None:
         assert not fits
     else:
         assert fits
+
+
+def test_a_name_that_is_no_target_is_told_before_kernels_are_held_against_it(tmp_path: Path) -> None:
+    (tmp_path / "k.py").touch()
+    text = MANIFEST.replace("TARGETS", "[sm_9O]") + "    targets: [sm_90]\n"
+    (tmp_path / "kernels.yaml").write_text(text)
+    with pytest.raises(ManifestError) as caught:
+        read_manifest(tmp_path / "kernels.yaml")
+    assert str(caught.value).startswith(f"{tmp_path}/kernels.yaml:3:11: ")
+    assert "'sm_9O'" in str(caught.value) and "kernels.k" not in str(caught.value)

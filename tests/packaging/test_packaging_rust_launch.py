@@ -90,9 +90,9 @@ def test_a_selection_explained(program: Path, doubles: Doubles) -> None:
     ]
     done = doubles.run("cuda", program, "explained", KERNELS_TARGET="compute_80")
     assert done.stdout.splitlines()[2:] == [
-        "  sm_90a: KERNELS_TARGET allows compute_80 alone",
+        "  sm_90a: compute_80 alone is allowed, by the program or by KERNELS_TARGET",
         "  compute_80: the device takes it",
-        "  gfx942: KERNELS_TARGET allows compute_80 alone",
+        "  gfx942: compute_80 alone is allowed, by the program or by KERNELS_TARGET",
         "used is compute_80",
         "compute_80",
     ]

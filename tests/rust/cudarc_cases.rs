@@ -9,7 +9,7 @@ use double::{fail, log, run};
 
 use cudarc::driver::{CudaContext, CudaStream};
 use kernels::adapters::cudarc::{
-    address, address_mut, alloc_zeros, context, Operand, StreamOrdered,
+    address, address_mut, alloc_zeros, context, Operand, OperandMut, StreamOrdered,
 };
 use kernels::groups::strided_fp32::{Args, SliceArgs};
 use kernels::variants::{loose_fp32_1024, scratched_fp32_1024};
@@ -52,7 +52,7 @@ impl Given {
 }
 
 fn args<'a>(
-    output: impl Into<Operand<'a, f32>>,
+    output: impl Into<OperandMut<'a, f32>>,
     input: impl Into<Operand<'a, f32>>,
 ) -> SliceArgs<'a> {
     SliceArgs {
@@ -118,8 +118,13 @@ fn too_short() {
         };
         let error = wrong.launch(&kernel, &stream).unwrap_err();
         match error {
-            Error::TensorSize { argument } => {
-                assert_eq!((argument, rows == i32::MAX), ("output_ptr", false))
+            Error::TensorSize { argument, why } => {
+                assert_eq!((argument, rows == i32::MAX), ("output_ptr", false));
+                let negative = [
+                    "its extent n_rows is -1",
+                    "its stride output_row_stride is -1",
+                ];
+                assert_eq!(why.to_string(), negative[usize::from(rows > 0)]);
             }
             Error::SliceTooShort { argument, need, .. } => {
                 assert_eq!(

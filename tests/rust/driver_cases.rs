@@ -145,12 +145,27 @@ fn refused_calls() {
     let library = Library::for_device(0).unwrap();
     asked();
     let cases = [
-        (softmax_fp32_1024::Args { n_cols: 1025, ..good() }, "softmax_fp32_1024 serves a call when n_cols <= BLOCK_SIZE, which does not hold"),
+        (softmax_fp32_1024::Args { n_cols: 1025, ..good() }, "softmax_fp32_1024 serves a call when n_cols <= BLOCK_SIZE, and here n_cols is 1025, BLOCK_SIZE is 1024"),
         (softmax_fp32_1024::Args { n_rows: -1, ..good() }, "softmax_fp32_1024: the grid has -1 blocks in x; a launch takes 0 to 2147483647 <- the grid has -1 blocks in x; a launch takes 0 to 2147483647"),
     ];
     for (args, expected) in cases {
         assert_eq!(told(&launch(&library, &args).unwrap_err()), expected);
     }
+    let negative = softmax_fp32_1024::Args {
+        n_cols: -3,
+        ..good()
+    };
+    assert_eq!(
+        told(&negative.elements().unwrap_err()),
+        "the arguments describe no tensor output_ptr: its extent n_cols is -3"
+    );
+    // Of a group the variant that comes nearest is told.
+    let error = launch(&library, &group(5000)).unwrap_err();
+    assert_eq!(
+        told(&error),
+        "no variant of the group softmax_fp32 serves the call; the nearest, softmax_fp32_2048, serves one when n_cols <= BLOCK_SIZE, and here n_cols is 5000, BLOCK_SIZE is 2048"
+    );
+    assert_eq!(format!("{error:?}"), error.to_string());
     // One of the variants of these arguments promises nothing. Another does, and says so when it is asked for.
     let shifted = softmax_fp32_1024::Args {
         input_ptr: DevicePtr::new(0x8004),
@@ -249,10 +264,12 @@ fn missing_library() {
                 .ends_with("; install the GPU's driver, or name its folder in LD_LIBRARY_PATH"),
             "{error}"
         );
-        assert!(
-            told(&error).contains("libcuda.so.1 cannot be opened ("),
-            "{error}"
-        );
+        for said in [
+            ": libcuda.so.1 cannot be opened (",
+            "; nor can libamdhip64.so: ",
+        ] {
+            assert!(told(&error).contains(said), "{error}");
+        }
     }
     let error = Library::options()
         .vendor(Vendor::Amd)
@@ -334,7 +351,7 @@ fn no_image() {
     set("capability", 75);
     let library = Library::for_device(0).unwrap();
     let error = launch(&library, &good()).unwrap_err();
-    assert_eq!(told(&error), "no image of softmax_fp32_1024 is for a device of sm_75; it is built for sm_80, sm_90a, compute_80, gfx942; add the device's target to kernels.yaml");
+    assert_eq!(told(&error), "no image of softmax_fp32_1024 is for a device of sm_75; it is built for sm_80, sm_90a, compute_80, gfx942; turn on the feature of the device's target, or add the target to kernels.yaml");
     assert!(library.preload().is_err());
     let error = library
         .preload_variant(&softmax_fp32_1024::VARIANT)
@@ -494,6 +511,9 @@ fn refused_by_the_driver() {
     fail(Some(c"cuKernelGetFunction"), 999);
     let error = launch(&library, &good()).unwrap_err();
     assert!(told(&error).starts_with("the driver did not load softmax_fp32_1024@compute_80 <- "));
+    // What `main` prints when it returns the error.
+    assert!(format!("{error:?}")
+        .starts_with("the driver did not load softmax_fp32_1024@compute_80\n  caused by: "));
     assert_eq!(asked(), ["retain 0", "load", "drop"]);
 }
 

@@ -73,7 +73,7 @@ def test_a_link_to_nvcc_leads_to_its_toolkit(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({}, ["nvcc is missing", "kernel-kiln[cuda]", "CUDA_HOME"]),
+        ({}, ["nvcc is missing", "PATH/OF/KILN[cuda]", "CUDA_HOME"]),
         ({"NVCC": "/no/nvcc"}, ["NVCC is '/no/nvcc'", "no program /no/nvcc", "unset NVCC"]),
         ({"CUDA_HOME": "/no"}, ["CUDA_HOME is '/no'", "no program /no/bin/nvcc", "unset CUDA_HOME"]),
         ({"NVCC_CCBIN": "no-gcc"}, ["no-gcc is missing", "g++"]),

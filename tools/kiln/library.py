@@ -88,7 +88,7 @@ def read_manifest(path: Path, only: Collection[str] | None = None) -> Manifest:
     The word native among the targets asks the drivers of this machine. Raises ManifestError for what it says, and for
     what its targets cannot have; ToolchainError where the Triton that is installed is none that Kiln builds with.
     """
-    manifest = load(path, StaticReader(), native_targets, only)
+    manifest = load(path, StaticReader(), native_targets, only, find)
     refusals.check(manifest)
     return manifest
 
@@ -358,7 +358,7 @@ def _package(name: str) -> dict[str, Path]:
     if folder is None:
         raise ToolchainError(
             f"the Python package {name} is not installed",
-            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
+            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install PATH/OF/KILN",
         )
     return {path.relative_to(folder).as_posix(): path for path in files.below(folder, ".py")}
 

@@ -91,6 +91,13 @@ class Packages:
             **self.library.code(PACKAGING, TEMPLATES),
         }
 
+    def crate_inputs(self) -> dict[str, str]:
+        """The records of all images, and what the crate's Cargo.toml says."""
+        return {
+            **self.package_inputs(self.library.images),
+            **{f"crate.{name}": text for name, text in self._manifest.crate.items()},
+        }
+
     def launch_inputs(self, images: Sequence[Image]) -> dict[str, str]:
         """The same for what is launched, which says of an image only what parameters it has.
 

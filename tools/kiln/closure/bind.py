@@ -53,6 +53,7 @@ def check_launch(
     _check_inputs(variant, closure, arguments)
     _check_expressions(variant, arguments, known)
     _check_tensors(variant, arguments, known)
+    _check_slices(variant, arguments)
     _check_problems(variant, arguments)
 
 
@@ -232,6 +233,27 @@ def _check_tensors(variant: Variant, arguments: tuple[Argument, ...], known: Map
             _check_names(variant, expression, f"the shape of {name}", arguments, known)
         for expression in variant.kernel.strides.get(name, ()):
             _check_names(variant, expression, f"a stride of {name}", arguments, known)
+
+
+def _check_slices(variant: Variant, arguments: tuple[Argument, ...]) -> None:
+    """What launches on slices are told: `outputs` are pointers; `any_values` integers, or pointers to such."""
+    kernel = variant.kernel
+    types = {**{argument.name: argument.type for argument in arguments}, **kernel.inputs}
+    pointers = [name for name, type in types.items() if type.startswith("*")]
+    integers = [name for name, type in types.items() if is_integer(type.removeprefix("*"))]
+    for key, names, known, what in (
+        ("outputs", kernel.outputs or (), pointers, "a pointer argument"),
+        ("any_values", kernel.any_values, integers, "an integer, or a pointer to integers"),
+    ):
+        for name in names:
+            if name not in known:
+                raise ManifestError(
+                    f"{key} of {variant.id} has {name}, which is not {what}",
+                    where=_at(variant, key),
+                    expected=f"names of {', '.join(known)}" if known else "nothing: the kernel takes none",
+                    actual=f"{name}: {types[name]}" if name in types else name,
+                    remedy=did_you_mean(name, known) or f"remove {name} from {key}",
+                )
 
 
 def _check_problems(variant: Variant, arguments: tuple[Argument, ...]) -> None:

@@ -123,6 +123,12 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if not self._rules:
             as_python_does()
 
+    @property
+    def options(self) -> list[str]:
+        """The words of the command line that say which library is built, and where."""
+        named = (("--build-dir", "build_dir"), ("--targets", "targets"))
+        return [word for option, name in named if (value := self._options.get(name)) for word in (option, value)]
+
     def _folder(self) -> Path:
         """The absolute path of the build folder. What is wrong with the manifest is told when tasks are loaded."""
         if self._shortcut is not None:

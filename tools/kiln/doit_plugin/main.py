@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from doit.doit_cmd import DoitMain
 
-_own: list[str] = []
-"""the words that this process was started by, where it is not doit's own program"""
+KILN_BUILD = "kiln build"
+"""what the program is called then"""
 
 
-def build_words(dodo: str) -> list[str]:
-    """The words that run doit as this process does, in the same folder; options, commands and tasks go behind them.
+def build_words(program: str, dodo: str) -> list[str]:
+    """The words behind Python's that build as this process does: options and tasks go behind them.
 
-    `dodo` is the file of the rules, which `doit -f` may have named.
+    `program` is what it is called, and `dodo` the file of the rules, which `doit -f` may have named.
     """
-    if _own:
-        return [sys.executable, "-m", *_own]
-    return [sys.executable, "-m", "doit", "run", *(("-f", dodo) if dodo != "dodo.py" else ())]
+    if program == KILN_BUILD:
+        return ["-m", *program.split(), "run"]
+    return ["-m", "doit", "run", *(("-f", dodo) if dodo != "dodo.py" else ())]
 
 
 def run_doit(words: Sequence[str], *, settings: Path, dodo: Path) -> int:
@@ -30,7 +29,6 @@ def run_doit(words: Sequence[str], *, settings: Path, dodo: Path) -> int:
     # Both are defaults of doit's options: the words of the command line go before them.
     extra = {} if Path("dodo.py").exists() else {"GLOBAL": {"dodoFile": str(dodo), "cwdPath": "."}}
     main = DoitMain(config_filenames=(str(settings), "pyproject.toml", "doit.cfg"), extra_config=extra)
-    main.BIN_NAME = "kiln build"
-    _own[:] = ["kiln", "build", "run"]
+    main.BIN_NAME = KILN_BUILD
     code: int = main.run(list(words))
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections import deque
@@ -20,6 +21,7 @@ from doit.task import Stream
 
 from kiln.doit_plugin.build_folder import MANIFEST, hold_lock, warn
 from kiln.doit_plugin.loader import KilnLoader
+from kiln.doit_plugin.main import KILN_BUILD
 from kiln.doit_plugin.owner import claim
 from kiln.doit_plugin.reporting.counting import CountingReporter
 from kiln.doit_plugin.reporting.failures import StepFailed
@@ -371,6 +373,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
             if isinstance(chosen, CountingReporter):
                 chosen.began, chosen.size = loader.began, num_process
                 chosen.add_fresh(len(loader.fresh))
+                chosen.command = self._command(loader, stamp)
             tell = teller(chosen)
             cache = None if no_cache else _cache(tell)
             if loader.has_nothing_to_do:
@@ -413,6 +416,15 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no types
                 warn("stopped; what was finished is kept")
                 code = 128 + (interrupts.number or signal.SIGINT)
             return code
+
+    def _command(self, loader: KilnLoader, stamp: str | None) -> str:
+        """What people run a step again with, before its name; with a stamp the build is a part of another tool's, whose
+        folder and Python theirs need not be."""
+        program = KILN_BUILD if self.bin_name == KILN_BUILD else "doit"
+        words = shlex.join([*loader.options, "-v", "2"])
+        if stamp is None:
+            return f"{program} {words}"
+        return f"cd {shlex.quote(str(loader.started))} && {shlex.quote(sys.executable)} -m {program} {words}"
 
     def _stamped(self, loader: KilnLoader, stamp: str | None) -> int:
         """Write the stamp that was asked for; the exit code."""

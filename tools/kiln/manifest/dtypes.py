@@ -64,6 +64,20 @@ _ALIASES = {
 }
 
 
+# C's and Rust's words for integers, of a machine with pointers of 64 bits: no kernel is declared with them.
+_INTEGERS = {
+    **{dtype.c: dtype.name for dtype in DTYPES.values() if dtype.rust == dtype.name},
+    **dict.fromkeys(("char", "signed char"), "i8"),
+    **dict.fromkeys(("unsigned char", "uchar", "byte"), "u8"),
+    "short": "i16",
+    **dict.fromkeys(("unsigned short", "ushort"), "u16"),
+    "int": "i32",
+    **dict.fromkeys(("unsigned", "unsigned int", "uint"), "u32"),
+    **dict.fromkeys(("long", "long long", "isize", "ssize_t", "ptrdiff_t"), "i64"),
+    **dict.fromkeys(("unsigned long", "unsigned long long", "ulong", "usize", "size_t"), "u64"),
+}
+
+
 def dtype_called(word: str) -> str | None:
     """fp16 for float16, half and fp16 itself; None for what is no word for a dtype."""
     meant = _ALIASES.get(word.lower(), word.lower())
@@ -73,7 +87,7 @@ def dtype_called(word: str) -> str | None:
 def suggest_dtype(word: str, choices: Collection[str] = tuple(DTYPES)) -> str | None:
     """`did you mean 'fp16'?` for another word for one of `choices`, or for a slip; None when nothing is close."""
     lower = word.lower()
-    meant = _ALIASES.get(lower, lower)
+    meant = _ALIASES.get(lower) or _INTEGERS.get(lower, lower)
     return f"did you mean {meant!r}?" if meant in choices else did_you_mean(word, choices)
 
 

@@ -10,11 +10,11 @@ from kiln.manifest.budgets import LIMIT
 from kiln.manifest.combinations import Combination, combine
 from kiln.manifest.constants import DTypeConstant, Value, fill_dtypes
 from kiln.manifest.expression import Expression
-from kiln.manifest.model import Budget, Image, Kernel, PromiseSet, Variant
+from kiln.manifest.model import SIGNATURE_TEXT, Budget, Image, Kernel, PromiseSet, Variant
 from kiln.manifest.names import check_base, check_name, fold
 from kiln.manifest.pattern import placeholders
 from kiln.manifest.schema import KERNEL, OPTIONS
-from kiln.manifest.signature import Signature, parse_signature
+from kiln.manifest.signature import Signature, item_offsets, parse_signature
 from kiln.manifest.value_types import Either
 from kiln.manifest.wording import show
 
@@ -40,10 +40,12 @@ def expand_images(variants: Iterable[Variant]) -> tuple[Image, ...]:
 def _expand_kernel(kernel: Kernel) -> Iterator[Variant]:
     _check_expressions(kernel)
     signatures: dict[str, Signature] = {}
+    places = _item_places(kernel)
     for combination in combine(kernel):
         text = combination.signature
         if text not in signatures:
-            signatures[text] = parse_signature(text, combination.declared or _position(kernel, "signature"))
+            position = combination.declared or _position(kernel, "signature")
+            signatures[text] = parse_signature(text, position, places)
         for promises in kernel.promises:
             yield _make_variant(kernel, combination, signatures[text], promises)
 
@@ -214,6 +216,14 @@ def _check_names(expression: Expression, values: Mapping[str, list[Value]], what
             actual=show(expression.text),
             remedy=remedy,
         )
+
+
+def _item_places(kernel: Kernel) -> list[Position]:
+    """Where each item of the kernel's signature begins in kernels.yaml; none where that cannot be told."""
+    start = kernel.positions.get(SIGNATURE_TEXT)
+    if start is None or kernel.rows:
+        return []
+    return [dataclasses.replace(start, column=start.column + offset) for offset in item_offsets(kernel.signature)]
 
 
 def _position(kernel: Kernel, key: str) -> Position:

@@ -1,6 +1,6 @@
 """The one small expression language of kernels.yaml: evaluated in Python, written out as C and Rust from one tree.
 
-The language is total and has two types, 64-bit signed integers and truth values, checked when it is read:
+The language has two types, 64-bit signed integers and truth values, checked when it is read:
 
     2048  0x800  n_cols            integers and names of integers
     a + b   a - b   -a   a * b
@@ -11,18 +11,21 @@ The language is total and has two types, 64-bit signed integers and truth values
     not p   p and q   p or q   True   False
     a if p else b
 
-Evaluation in Python is exact and refuses a division by zero and what leaves 64 bits. The generated code has nobody to
-tell: there arithmetic wraps and a division by zero gives 0.
+The language is exact: a division by zero has no value, nor has what leaves 64 bits on the way. What an operand before
+decides leaves it alone: `n != 0 and m % n == 0` is false where n is 0. Kiln refuses an expression without a value where
+it needs it for a build. A launch in C or Rust tells its caller: such a `select` does not hold, as one that is false
+(`NOT_SELECTED`, `NotSelected`); such a `grid` is an error (`GRID_OUT_OF_RANGE`; `Grid` with `GridError::Arithmetic`);
+and so is a shape or a stride in Rust (`TensorSize`), while C looks at no tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kiln.errors import ManifestError, Position
 from kiln.manifest.expression_code import c_helpers, rust_helpers, tree_to_c, tree_to_rust
-from kiln.manifest.expression_tree import INT_MAX, INT_MIN, RESERVED_NAMES, Constant, Name, Node, Type, parse
+from kiln.manifest.expression_tree import INT_MAX, INT_MIN, RESERVED_NAMES, Apply, Constant, Name, Node, Type, parse
 from kiln.manifest.wording import show
 
 __all__ = ["RESERVED_NAMES", "Expression", "Type", "c_helpers", "parse_expression", "rust_helpers"]
@@ -54,21 +57,29 @@ class Expression:
         return self._evaluate(self.tree, values)
 
     def to_c(self, names: Mapping[str, str], helper_prefix: str) -> str:
-        """A C99 and C++ expression of type int64_t (or bool) that calls the functions of `c_helpers(helper_prefix)`.
+        """A C99 and C++ expression that calls the functions of `c_helpers(helper_prefix)`.
 
-        `names` gives a sub-expression of type int64_t for each name, evaluated any number of times. The result is a
-        call, a name or a literal: it needs no parentheses beside the caller's operators.
+        It is of the helpers' struct `<prefix>integer`, or `<prefix>condition` for a truth value. `names` gives a
+        sub-expression of type int64_t for each name, evaluated any number of times.
         """
         return tree_to_c(self.tree, names, helper_prefix)
 
     def to_rust(self, names: Mapping[str, str], helper_path: str = "") -> str:
-        """A Rust expression of type i64 (or bool) that calls the functions of `rust_helpers()`.
+        """A Rust expression of type Option<i64> (or Option<bool>) that calls the functions of `rust_helpers()`.
 
         `names` gives a sub-expression of type i64 for each name, evaluated any number of times. `helper_path` is the
-        path to the helpers' module, such as `crate::expression::`. The result needs no parentheses beside the
-        caller's operators.
+        path to the helpers' module, such as `crate::expression::`. The result is a call: it needs no parentheses
+        beside the caller's operators.
         """
         return tree_to_rust(self.tree, names, helper_path)
+
+    def shortfall(self) -> Expression:
+        """How far a condition is from holding: 0 where it does, and more the more its integers miss.
+
+        It is for telling which of several conditions comes nearest. As every expression it has no value where it
+        leaves 64 bits.
+        """
+        return replace(self, tree=_shortfall(self.tree))
 
     def _evaluate(self, node: Node, values: Mapping[str, int]) -> int:
         if isinstance(node, Constant):
@@ -124,3 +135,30 @@ def parse_expression(text: str, position: Position) -> Expression:
     """
     tree, names = parse(text, position)
     return Expression(text=text, position=position, names=names, tree=tree)
+
+
+def _shortfall(tree: Node) -> Node:
+    """See `Expression.shortfall`; `tree` is of type bool."""
+
+    def apply(function: str, *operands: Node) -> Node:
+        return Apply(function=function, operands=operands)
+
+    none, one = Constant(value=0), Constant(value=1)
+    if isinstance(tree, Apply):
+        a, b = tree.operands[0], tree.operands[-1]
+        match tree.function:
+            case "le":
+                return apply("max", none, apply("sub", a, b))
+            case "lt":
+                return apply("max", none, apply("add", apply("sub", a, b), one))
+            case "ge" | "gt":
+                return _shortfall(apply("le" if tree.function == "ge" else "lt", b, a))
+            case "eq":
+                return apply("max", apply("sub", a, b), apply("sub", b, a))
+            case "both":
+                return apply("add", _shortfall(a), _shortfall(b))
+            case "either":
+                return apply("min", _shortfall(a), _shortfall(b))
+            case "choose_bool":
+                return apply("choose", a, *map(_shortfall, tree.operands[1:]))
+    return apply("choose", tree, none, one)

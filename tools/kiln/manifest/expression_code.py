@@ -1,9 +1,10 @@
 """Writes an expression's tree as C and as Rust, and holds the helper functions that both call.
 
-The generated code is total: arithmetic wraps at 64 bits, and a division by zero gives 0. Every operation is a call of
-a helper, with no operator in sight: operands are pure and total, so it does not matter that all are evaluated, and
-no compiler or linter finds a comparison of a value with itself, a needless parenthesis or a precedence to warn about.
-Wherever evaluation in Python gives a value, C and Rust give the same one.
+What Python refuses has no value in the generated code either: each value says whether it is known, and one that is
+computed of an unknown one is unknown, unless it does not depend on it: `n != 0 and m % n == 0` is false where n is 0.
+Every operation is a call of a helper, with no operator in sight: operands are pure, so it does not matter that all are
+evaluated, and no compiler or linter finds a comparison of a value with itself, a needless parenthesis or a precedence
+to warn about.
 """
 
 from __future__ import annotations
@@ -20,38 +21,36 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def tree_to_c(tree: Node, names: Mapping[str, str], helper_prefix: str) -> str:
-    """`tree` as a C99 and C++ expression of type int64_t or bool; see `Expression.to_c`."""
+    """`tree` as a C99 and C++ expression of a struct of the helpers; see `Expression.to_c`."""
     if isinstance(tree, Constant):
         if isinstance(tree.value, bool):
-            return "true" if tree.value else "false"
-        return _literal(tree.value, "INT64_C({})", "INT64_MIN", helper_prefix)
+            return f"{helper_prefix}truth({'true' if tree.value else 'false'})"
+        # 2^63 is no integer of C, from which the minus sign could make the smallest.
+        sign = "-" if tree.value < 0 else ""
+        text = "INT64_MIN" if tree.value == INT_MIN else f"{sign}INT64_C({abs(tree.value)})"
+        return f"{helper_prefix}number({text})"
     if isinstance(tree, Name):
-        return names[tree.name]
+        return f"{helper_prefix}number({names[tree.name]})"
     operands = ", ".join(tree_to_c(operand, names, helper_prefix) for operand in tree.operands)
     return f"{helper_prefix}{tree.function}({operands})"
 
 
 def tree_to_rust(tree: Node, names: Mapping[str, str], helper_path: str) -> str:
-    """`tree` as a Rust expression of type i64 or bool; see `Expression.to_rust`."""
+    """`tree` as a Rust expression of type Option<i64> or Option<bool>; see `Expression.to_rust`."""
     if isinstance(tree, Constant):
         if isinstance(tree.value, bool):
-            return "true" if tree.value else "false"
-        return _literal(tree.value, "{}_i64", "i64::MIN", helper_path + RUST_PREFIX)
+            return f"Some({'true' if tree.value else 'false'})"
+        return f"Some({'i64::MIN' if tree.value == INT_MIN else f'{tree.value}_i64'})"
     if isinstance(tree, Name):
-        return names[tree.name]
+        return f"Some({names[tree.name]})"
     operands = ", ".join(tree_to_rust(operand, names, helper_path) for operand in tree.operands)
     return f"{helper_path}{RUST_PREFIX}{tree.function}({operands})"
 
 
-def _literal(value: int, form: str, smallest: str, helper: str) -> str:
-    """An integer with no minus sign in it, which would need parentheses next to the caller's own operators."""
-    if value == INT_MIN:
-        return smallest
-    return form.format(value) if value >= 0 else f"{helper}neg({form.format(-value)})"
-
-
 def c_helpers(prefix: str) -> str:
     """The C helpers, named `<prefix>add` and so on: static inline, C99 and C++, over <stdint.h> and <stdbool.h>.
+
+    `<prefix>holds` tells whether a condition is known and true; an integer has the members `value` and `is_known`.
 
     Raises ValueError unless `prefix` starts an identifier.
     """
@@ -68,83 +67,185 @@ def rust_helpers() -> str:
 # Conversion from uint64_t to int64_t of what does not fit is implementation-defined before C23 and C++20; gcc, clang
 # and MSVC all define it as modulo 2^64.
 _C_HELPERS = """\
-static inline int64_t @add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static inline int64_t @sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static inline int64_t @mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-static inline int64_t @neg(int64_t a) { return (int64_t)(UINT64_C(0) - (uint64_t)a); }
-static inline int64_t @floordiv(int64_t a, int64_t b) {
-    if (b == 0) return 0;
-    if (b == -1) return @neg(a);
-    return a / b - (int64_t)(a % b != 0 && (a < 0) != (b < 0));
+struct @integer { int64_t value; bool is_known; };
+struct @condition { bool value; bool is_known; };
+static inline struct @integer @number(int64_t value)
+{
+    const struct @integer made = { value, true };
+    return made;
 }
-static inline int64_t @floormod(int64_t a, int64_t b) {
-    if (b == 0 || b == -1) return 0;
-    return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+static inline struct @condition @truth(bool value)
+{
+    const struct @condition made = { value, true };
+    return made;
 }
-static inline int64_t @cdiv(int64_t a, int64_t b) {
-    if (b == 0) return 0;
-    if (b == -1) return @neg(a);
-    return a / b + (int64_t)(a % b != 0 && (a < 0) == (b < 0));
+static inline bool @holds(struct @condition a) { return a.is_known && a.value; }
+static inline struct @integer @add(struct @integer a, struct @integer b)
+{
+    const int64_t sum = (int64_t)((uint64_t)a.value + (uint64_t)b.value);
+    const bool fits = ((a.value ^ sum) & (b.value ^ sum)) >= 0;
+    const struct @integer made = { sum, a.is_known && b.is_known && fits };
+    return made;
 }
-static inline int64_t @min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t @max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline bool @eq(int64_t a, int64_t b) { return a == b; }
-static inline bool @ne(int64_t a, int64_t b) { return a != b; }
-static inline bool @lt(int64_t a, int64_t b) { return a < b; }
-static inline bool @le(int64_t a, int64_t b) { return a <= b; }
-static inline bool @gt(int64_t a, int64_t b) { return a > b; }
-static inline bool @ge(int64_t a, int64_t b) { return a >= b; }
-static inline bool @negate(bool a) { return !a; }
-static inline bool @both(bool a, bool b) { return a && b; }
-static inline bool @either(bool a, bool b) { return a || b; }
-static inline int64_t @choose(bool c, int64_t a, int64_t b) { return c ? a : b; }
-static inline bool @choose_bool(bool c, bool a, bool b) { return c ? a : b; }
+static inline struct @integer @sub(struct @integer a, struct @integer b)
+{
+    const int64_t rest = (int64_t)((uint64_t)a.value - (uint64_t)b.value);
+    const bool fits = ((a.value ^ b.value) & (a.value ^ rest)) >= 0;
+    const struct @integer made = { rest, a.is_known && b.is_known && fits };
+    return made;
+}
+static inline struct @integer @neg(struct @integer a) { return @sub(@number(0), a); }
+static inline struct @integer @mul(struct @integer a, struct @integer b)
+{
+#if defined(__GNUC__)
+    int64_t product = 0;
+    const bool fits = !__builtin_mul_overflow(a.value, b.value, &product);
+#else
+    const int64_t product = (int64_t)((uint64_t)a.value * (uint64_t)b.value);
+    const bool fits = a.value == 0
+        || (!(a.value == -1 && b.value == INT64_MIN) && !(b.value == -1 && a.value == INT64_MIN)
+            && product / a.value == b.value);
+#endif
+    const struct @integer made = { product, a.is_known && b.is_known && fits };
+    return made;
+}
+static inline bool @divides(struct @integer a, struct @integer b)
+{
+    return a.is_known && b.is_known && b.value != 0 && !(b.value == -1 && a.value == INT64_MIN);
+}
+static inline struct @integer @floordiv(struct @integer a, struct @integer b)
+{
+    struct @integer made = { 0, @divides(a, b) };
+    if (made.is_known) {
+        made.value = a.value / b.value - (int64_t)(a.value % b.value != 0 && (a.value < 0) != (b.value < 0));
+    }
+    return made;
+}
+static inline struct @integer @floormod(struct @integer a, struct @integer b)
+{
+    struct @integer made = { 0, a.is_known && b.is_known && b.value != 0 };
+    if (made.is_known && b.value != -1) {
+        const int64_t rest = a.value % b.value;
+        made.value = rest + (rest != 0 && (a.value < 0) != (b.value < 0) ? b.value : 0);
+    }
+    return made;
+}
+static inline struct @integer @cdiv(struct @integer a, struct @integer b)
+{
+    struct @integer made = { 0, @divides(a, b) };
+    if (made.is_known) {
+        made.value = a.value / b.value + (int64_t)(a.value % b.value != 0 && (a.value < 0) == (b.value < 0));
+    }
+    return made;
+}
+static inline struct @integer @min(struct @integer a, struct @integer b)
+{
+    const struct @integer made = { a.value < b.value ? a.value : b.value, a.is_known && b.is_known };
+    return made;
+}
+static inline struct @integer @max(struct @integer a, struct @integer b)
+{
+    const struct @integer made = { a.value > b.value ? a.value : b.value, a.is_known && b.is_known };
+    return made;
+}
+static inline struct @condition @eq(struct @integer a, struct @integer b)
+{
+    const struct @condition made = { a.value == b.value, a.is_known && b.is_known };
+    return made;
+}
+static inline struct @condition @lt(struct @integer a, struct @integer b)
+{
+    const struct @condition made = { a.value < b.value, a.is_known && b.is_known };
+    return made;
+}
+static inline struct @condition @negate(struct @condition a)
+{
+    const struct @condition made = { !a.value, a.is_known };
+    return made;
+}
+static inline struct @condition @ne(struct @integer a, struct @integer b) { return @negate(@eq(a, b)); }
+static inline struct @condition @le(struct @integer a, struct @integer b) { return @negate(@lt(b, a)); }
+static inline struct @condition @gt(struct @integer a, struct @integer b) { return @lt(b, a); }
+static inline struct @condition @ge(struct @integer a, struct @integer b) { return @negate(@lt(a, b)); }
+static inline struct @condition @both(struct @condition a, struct @condition b)
+{
+    return a.is_known && a.value ? b : a;
+}
+static inline struct @condition @either(struct @condition a, struct @condition b)
+{
+    return a.is_known && !a.value ? b : a;
+}
+static inline struct @integer @choose(struct @condition c, struct @integer a, struct @integer b)
+{
+    const struct @integer unknown = { 0, false };
+    return !c.is_known ? unknown : c.value ? a : b;
+}
+static inline struct @condition @choose_bool(struct @condition c, struct @condition a, struct @condition b)
+{
+    return !c.is_known ? c : c.value ? a : b;
+}
 """
 
 
 def _rust(name: str, parameters: str, result: str, body: str) -> str:
     lines = "\n".join(f"    {line}" for line in body.split("\n"))
-    return f"#[allow(dead_code)]\npub(crate) const fn {RUST_PREFIX}{name}({parameters}) -> {result} {{\n{lines}\n}}\n"
+    return (
+        f"#[allow(dead_code)]\npub(crate) const fn {RUST_PREFIX}{name}({parameters}) -> Option<{result}> "
+        f"{{\n{lines}\n}}\n"
+    )
 
 
-_INTS = "a: i64, b: i64"
+def _of_two(name: str, result: str, value: str) -> str:
+    """Of two integers: `value` is the result for those that are known."""
+    body = f"match (a, b) {{\n    (Some(a), Some(b)) => {value},\n    _ => None,\n}}"
+    return _rust(name, "a: Option<i64>, b: Option<i64>", result, body)
+
+
+def _quotient(correction: str) -> str:
+    """`checked_div` is None for a divisor of 0, and where the quotient leaves 64 bits."""
+    known = f"        Some(quotient) => Some(quotient {correction} as i64),"
+    return f"match a.checked_div(b) {{\n{known}\n        None => None,\n    }}"
+
+
+_CHOOSE = "match c {\n    Some(true) => a,\n    Some(false) => b,\n    None => None,\n}"
 _RUST_HELPERS = "\n".join(
     (
-        _rust("add", _INTS, "i64", "a.wrapping_add(b)"),
-        _rust("sub", _INTS, "i64", "a.wrapping_sub(b)"),
-        _rust("mul", _INTS, "i64", "a.wrapping_mul(b)"),
-        _rust("neg", "a: i64", "i64", "a.wrapping_neg()"),
-        _rust(
-            "floordiv",
-            _INTS,
-            "i64",
-            "if b == 0 {\n    return 0;\n}\na.wrapping_div(b) - (a.wrapping_rem(b) != 0 && (a < 0) != (b < 0)) as i64",
-        ),
+        _of_two("add", "i64", "a.checked_add(b)"),
+        _of_two("sub", "i64", "a.checked_sub(b)"),
+        _of_two("mul", "i64", "a.checked_mul(b)"),
+        _rust("neg", "a: Option<i64>", "i64", "match a {\n    Some(a) => a.checked_neg(),\n    None => None,\n}"),
+        _of_two("floordiv", "i64", _quotient("- (a % b != 0 && (a < 0) != (b < 0))")),
+        _of_two("cdiv", "i64", _quotient("+ (a % b != 0 && (a < 0) == (b < 0))")),
         _rust(
             "floormod",
-            _INTS,
+            "a: Option<i64>, b: Option<i64>",
             "i64",
-            "if b == 0 {\n    return 0;\n}\nlet rest = a.wrapping_rem(b);\n"
-            "if rest != 0 && (a < 0) != (b < 0) {\n    rest + b\n} else {\n    rest\n}",
+            "match (a, b) {\n    (Some(a), Some(b)) if b != 0 => {\n        let rest = a.wrapping_rem(b);\n"
+            "        if rest != 0 && (a < 0) != (b < 0) {\n            Some(rest + b)\n        } else {\n"
+            "            Some(rest)\n        }\n    }\n    _ => None,\n}",
+        ),
+        _of_two("min", "i64", "Some(if a < b { a } else { b })"),
+        _of_two("max", "i64", "Some(if a > b { a } else { b })"),
+        _of_two("eq", "bool", "Some(a == b)"),
+        _of_two("ne", "bool", "Some(a != b)"),
+        _of_two("lt", "bool", "Some(a < b)"),
+        _of_two("le", "bool", "Some(a <= b)"),
+        _of_two("gt", "bool", "Some(a > b)"),
+        _of_two("ge", "bool", "Some(a >= b)"),
+        _rust("negate", "a: Option<bool>", "bool", "match a {\n    Some(a) => Some(!a),\n    None => None,\n}"),
+        _rust(
+            "both",
+            "a: Option<bool>, b: Option<bool>",
+            "bool",
+            "match a {\n    Some(true) => b,\n    _ => a,\n}",
         ),
         _rust(
-            "cdiv",
-            _INTS,
-            "i64",
-            "if b == 0 {\n    return 0;\n}\na.wrapping_div(b) + (a.wrapping_rem(b) != 0 && (a < 0) == (b < 0)) as i64",
+            "either",
+            "a: Option<bool>, b: Option<bool>",
+            "bool",
+            "match a {\n    Some(false) => b,\n    _ => a,\n}",
         ),
-        _rust("min", _INTS, "i64", "if a < b {\n    a\n} else {\n    b\n}"),
-        _rust("max", _INTS, "i64", "if a > b {\n    a\n} else {\n    b\n}"),
-        _rust("eq", _INTS, "bool", "a == b"),
-        _rust("ne", _INTS, "bool", "a != b"),
-        _rust("lt", _INTS, "bool", "a < b"),
-        _rust("le", _INTS, "bool", "a <= b"),
-        _rust("gt", _INTS, "bool", "a > b"),
-        _rust("ge", _INTS, "bool", "a >= b"),
-        _rust("negate", "a: bool", "bool", "!a"),
-        _rust("both", "a: bool, b: bool", "bool", "a && b"),
-        _rust("either", "a: bool, b: bool", "bool", "a || b"),
-        _rust("choose", "c: bool, a: i64, b: i64", "i64", "if c {\n    a\n} else {\n    b\n}"),
-        _rust("choose_bool", "c: bool, a: bool, b: bool", "bool", "if c {\n    a\n} else {\n    b\n}"),
+        _rust("choose", "c: Option<bool>, a: Option<i64>, b: Option<i64>", "i64", _CHOOSE),
+        _rust("choose_bool", "\n    c: Option<bool>,\n    a: Option<bool>,\n    b: Option<bool>,\n", "bool", _CHOOSE),
     )
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from kiln.manifest.from_source import (
     rows_of,
     table_blocks,
 )
-from kiln.manifest.model import NO_BLOCK, Block, Kernel, Manifest
+from kiln.manifest.model import NO_BLOCK, SIGNATURE_TEXT, Block, Kernel, Manifest
 from kiln.manifest.names import fold
 from kiln.manifest.onnxruntime import read_onnxruntime
 from kiln.manifest.pattern import check_no_block, check_pattern, fill
@@ -34,7 +34,7 @@ from kiln.manifest.source_files import Folders, check_roots, find_source
 from kiln.manifest.targets import LibraryTargets, NativeTargets, check_used, kernel_targets, library_targets
 from kiln.manifest.text_checks import check_python_function
 from kiln.manifest.wording import show
-from kiln.manifest.yaml_nodes import Entry, List
+from kiln.manifest.yaml_nodes import Entry, List, Scalar
 
 T = TypeVar("T")
 
@@ -47,10 +47,12 @@ def load(
     reader: SourceReader | None = None,
     find_native: NativeTargets | None = None,
     only: Collection[str] | None = None,
+    check_target: Callable[[str, Position], object] | None = None,
 ) -> Manifest:
     """Read and check the manifest at `path`.
 
     `reader` gives what it leaves to source files, `find_native` the targets of this machine; None refuses either.
+    `check_target` raises ManifestError for what is no target, before anything else is held against the library's.
     With `only`, no kernels but these are made, for a manifest that was loaded whole as it stands: that its names differ
     is known, and what it leaves to sources is what they said then.
 
@@ -62,6 +64,9 @@ def load(
     top = files[0].values
     absolute = files[0].path
     library = library_targets(top["targets"], files[0].entries["targets"].value, find_native)
+    if check_target is not None:
+        for name, position in library.positions.items():
+            check_target(name, position)
     check_roots(top["roots"], dict(zip(top["roots"], files[0].item_positions("roots"), strict=True)), absolute.parent)
     if not library.native:
         check_targets("budgets", files[0].entries.get("budgets"), library.names, "the library is")
@@ -76,6 +81,7 @@ def load(
         position=files[0].position,
         library=top["library"],
         library_version=top["library_version"],
+        crate=top["crate"],
         targets=library.names,
         target_positions=library.positions,
         native_position=library.native_position,
@@ -191,6 +197,8 @@ def _read_kernel(
         cuda=cuda,
         budgets=merge_budgets(top["budgets"], values["budgets"], targets),
         strides=values["strides"],
+        outputs=values["outputs"],
+        any_values=values["any_values"],
         entry_names=_own_or(values["entry_names"], top["entry_names"]),
         debug=_own_or(values["debug"], top["debug"]),
         bundle=_own_or(values["bundle"], top["bundle"]),
@@ -273,6 +281,9 @@ def _positions(values: Mapping[str, Any], entries: Mapping[str, Entry]) -> dict[
         if section in entries:
             named = entries_of(entries[section].value)
             positions |= {f"{section}.{name}": own.key.position for name, own in named.items()}
+    signature = entries["signature"].value if "signature" in entries else None
+    if isinstance(signature, Scalar) and signature.start is not None:
+        positions[SIGNATURE_TEXT] = signature.start
     if values["problems"]:
         problems = entries["problems"].value
         assert isinstance(problems, List)

@@ -17,6 +17,8 @@ FATBIN: Literal["fatbin"] = "fatbin"
 """how images are bundled; and in place of a target, all of NVIDIA's in one fat binary"""
 Bundle = Literal["separate", "fatbin"]
 """how a variant's images for NVIDIA go into packages: each by itself, or all in one fat binary"""
+SIGNATURE_TEXT = "signature: text"
+"""in the positions of a kernel, that of the first character of its signature"""
 EntryNames = Literal["function", "variant"]
 """what a kernel's entry, the symbol that profilers show, can be called after"""
 
@@ -122,7 +124,7 @@ class Kernel:
     """of the key"""
     positions: Mapping[str, Position]
     """of each of the kernel's own keys that kernels.yaml gives (`source`, `function`, `grid`, ...), and of each name
-    under `constants`, `axes`, `inputs` and `options` (`axes.HEAD_DIM`)"""
+    under `constants`, `axes`, `inputs` and `options` (`axes.HEAD_DIM`); SIGNATURE_TEXT where it can be told"""
     source: Path
     """absolute path of the source file"""
     source_name: str
@@ -171,6 +173,10 @@ class Kernel:
     strides: Mapping[str, tuple[Expression, ...]] = field(default_factory=dict)
     """pointer argument -> elements from one index of each dimension of its tensor to the next; of a tensor that is not
     here the last dimension is innermost, and it has no gaps"""
+    outputs: tuple[str, ...] | None = None
+    """pointer arguments behind which the kernel writes; None: the manifest does not say"""
+    any_values: tuple[str, ...] = ()
+    """integers, and pointers to integers, whatever value of which the kernel stays in its tensors with"""
     entry_names: EntryNames = "function"
     """what the symbols of its images are called after"""
     debug: bool = False
@@ -298,6 +304,8 @@ class Manifest:
     """prefix of archive, headers, symbols and crate"""
     library_version: str = UNVERSIONED
     """of the packages, as semantic versioning has it"""
+    crate: Mapping[str, str] = field(default_factory=dict)
+    """license, description, repository or homepage -> what the crate's Cargo.toml says of it"""
     targets: tuple[str, ...]
     """in the order of declaration, which is the order of every output; `toolchain.targets` knows what they mean"""
     target_positions: Mapping[str, Position]

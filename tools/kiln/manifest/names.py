@@ -43,8 +43,9 @@ RUST_KEYWORDS = _words(
 # What Rust's 2024 edition and C23 keep besides: no package of Kiln's minds, but programs that use one may.
 LATER_KEYWORDS = frozenset({"gen", "typeof_unqual"})
 
-# A crate of one of these names shadows, or is shadowed by, what every Rust program links.
-RUST_CRATES = frozenset({"alloc", "core", "proc_macro", "std", "test"})
+# A crate of one of these names shadows, or is shadowed by, what every Rust program links; or it has the name of a crate
+# that it depends on with a feature.
+RUST_CRATES = frozenset({"alloc", "core", "cudarc", "cust", "half", "proc_macro", "std", "test"})
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -86,7 +87,7 @@ def check_library(name: str, position: Position) -> None:
     """Refuse what cannot name a library. Raises ManifestError at `position`."""
     check_name(name, position, "a library's name")
     if name in RUST_CRATES:
-        why = "Rust has a crate of that name, and the library becomes a crate"
+        why = "Rust has a crate of that name, and the library becomes a crate, which may depend on that one"
         raise _refusal(name, position, "a library's name", why, "any other name")
     if is_macro(name):
         raise _refusal(
@@ -179,10 +180,13 @@ def _describe(character: str) -> str:
 
 
 def _refusal(name: str, position: Position, what: str, why: str, expected: str) -> ManifestError:
+    near = re.sub(r"[-. _]+", "_", name).strip("_")
+    # The names of folders and packages have hyphens and dots.
+    meant = near != name and expected == NAME_RULE and _NAME.fullmatch(near) is not None and not _languages(near)
     return ManifestError(
         f"{show(name)} cannot be {what}: {why}",
         where=position,
         expected=expected,
         actual=show(name),
-        remedy="choose another name",
+        remedy=f"did you mean {near!r}?" if meant else "choose another name",
     )

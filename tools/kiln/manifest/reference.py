@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from kiln.manifest import budgets, expression
+from kiln.manifest import budgets, crate, expression
 from kiln.manifest.compound_types import Key, MapOf, Section
 from kiln.manifest.json_schema import FILE, MODELINE
 from kiln.manifest.schema import KERNEL, ONNXRUNTIME, OPTIONS, RELEASE, TOP
@@ -81,6 +81,12 @@ def reference_page() -> str:
             "them. What is not known of an image, as registers, spills and stack of a PTX, is not held against it, and "
             "its report says so; where all that such a budget is for is PTX, it is refused.",
             budgets.KEYS,
+        ),
+        _section(
+            "The Rust crate",
+            "Under the library's `crate`. `docs/rust.md` says how a crate is published. An edit of these makes the "
+            "crate anew, and compiles nothing.",
+            crate.KEYS,
         ),
         _section(
             "For ONNX Runtime",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import get_args
 
 from kiln.errors import ManifestError, Position
-from kiln.manifest import budgets, cuda
+from kiln.manifest import budgets, crate, cuda
 from kiln.manifest.choices import BLOCK_CONSTANT, AxisValues, Blocks, Exclusions, check_variable
 from kiln.manifest.compound_types import Key, ListOf, MapOf, Section
 from kiln.manifest.constant_types import ConstantOrComputed
@@ -302,6 +302,22 @@ KERNEL: dict[str, Key] = {
         example="{x_ptr: [x_row_stride, 1]}",
         default={},
     ),
+    "outputs": Key(
+        type=ListOf(item=_PARAMETER),
+        doc="the pointer arguments behind which the kernel writes, those too that it reads as well. A launch in Rust "
+        "that takes slices wants a `&mut` for each, and takes a `&` for what is only read; when left out, it takes "
+        "either for all, and is unsafe",
+        example="[output_ptr]",
+    ),
+    "any_values": Key(
+        type=ListOf(item=_PARAMETER),
+        doc="integer arguments, launch inputs and pointers to integers of which any value is good: whatever it is, or "
+        "lies behind the pointer, the kernel stays in its `tensors`, for it looks at indices before it uses them. A "
+        "launch in Rust that takes slices is unsafe while a pointer to integers is not here, or an integer that no "
+        "shape or stride uses",
+        example="[index_ptr, n_programs]",
+        default=(),
+    ),
     "reference": Key(
         type=Text(words="path/to/file.py:function", check=check_reference),
         doc="the same computation in NumPy, to test against",
@@ -389,6 +405,12 @@ TOP: dict[str, Key] = {
         example="1.2.0",
         default=UNVERSIONED,
     ),
+    "crate": Key(
+        type=Section(keys=crate.KEYS),
+        doc="what the Cargo.toml of the Rust crate says besides name and version",
+        example="{license: Apache-2.0, repository: https://example.org/kernels.git}",
+        default={},
+    ),
     "targets": Key(
         type=TargetList(),
         doc="what every variant is built for; `kiln targets-docs` lists what there is. native, alone or in a list, "
@@ -455,7 +477,7 @@ TOP: dict[str, Key] = {
         type=Word(choices=BUNDLES),
         doc="how a variant's images for NVIDIA go into the archive of the whole library: `separate`, so that the "
         "library chooses one for a device; or `fatbin`, all in one fat binary, from which the driver chooses. That is "
-        "made by the program fatbinary of a CUDA toolkit (pip install 'kernel-kiln[cuda]'). Archives of one target, "
+        "made by the program fatbinary of a CUDA toolkit (pip install 'PATH/OF/KILN[cuda]'). Archives of one target, "
         "the crate and images for AMD are as ever",
         example=FATBIN,
         default="separate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kiln.errors import ManifestError, Position
@@ -79,13 +79,16 @@ class Signature:
         return end
 
 
-def parse_signature(text: str, position: Position) -> Signature:
+def parse_signature(text: str, position: Position, places: Sequence[Position] = ()) -> Signature:
     """Read a signature; an empty one is a kernel without arguments.
 
-    Raises ManifestError at `position` that gives the number of the item at fault, counted from 1.
+    Raises ManifestError that gives the number of the item at fault, counted from 1, at its place, if `places` has one
+    for each item, or else at `position`.
     """
     parts = tuple(part.strip() for part in _split(text)) if text.strip() else ()
-    items = tuple(item for index, part in enumerate(parts) for item in _parse_part(part, (index,), position))
+    if len(places) != len(parts):
+        places = [position] * len(parts)
+    items = tuple(item for index, part in enumerate(parts) for item in _parse_part(part, (index,), places[index]))
     signature = Signature(text=text, position=position, parts=parts, items=items)
     if signature.parameter_bytes > MAX_PARAMETER_BYTES:
         raise ManifestError(
@@ -96,6 +99,15 @@ def parse_signature(text: str, position: Position) -> Signature:
             remedy="pass some of them in device memory, behind one pointer",
         )
     return signature
+
+
+def item_offsets(text: str) -> list[int]:
+    """Where each item of a signature, or of a pattern of one, begins in the text, in characters from 0."""
+    offsets, start = [], 0
+    for part in _split(text) if text.strip() else ():
+        offsets.append(start + len(part) - len(part.lstrip()))
+        start += len(part) + 1
+    return offsets
 
 
 def _split(text: str) -> list[str]:

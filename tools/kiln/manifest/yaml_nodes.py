@@ -17,6 +17,8 @@ class Scalar:
     plain: bool
     """written without quotes, and so open to being read as something else than text"""
     position: Position
+    start: Position | None = None
+    """of the text's first character, where the text stands in the file as it is: on one line, with no escapes"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -162,7 +162,9 @@ class _Builder:
         if event.tag is not None:
             raise _tag(position)
         if isinstance(event, yaml.ScalarEvent):
-            scalar = Scalar(text=event.value, plain=event.style in (None, ""), position=position)
+            plain = event.style in (None, "")
+            start = _text_start(position, event, quotes=0 if plain else 1)
+            scalar = Scalar(text=event.value, plain=plain, position=position, start=start)
             if _SURROGATE.search(scalar.text):
                 raise _escape(position)
             self._add(scalar)
@@ -370,3 +372,12 @@ def _reword(error: yaml.MarkedYAMLError, text: str, file: str) -> ManifestError:
             actual = show(line[where.column - 1 :].rstrip("\r"), 40)
             return ManifestError(f"not valid YAML: {what}", where=where, actual=actual, remedy=remedy)
     return ManifestError("not valid YAML", where=at(problem), remedy="correct the line")
+
+
+def _text_start(position: Position, event: yaml.ScalarEvent, *, quotes: int) -> Position | None:
+    """Where the text of a scalar at a position begins, behind that many quotes; see Scalar.start."""
+    begin, end = event.start_mark, event.end_mark
+    assert begin is not None and end is not None
+    if begin.line != end.line or end.column - begin.column != len(event.value) + 2 * quotes:
+        return None
+    return replace(position, column=position.column + quotes) if quotes else position

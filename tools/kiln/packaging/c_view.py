@@ -255,7 +255,7 @@ def _struct(library: str, shared: SharedStruct) -> StructView:
         args_bytes=max(arguments.size, 1),
         grid=[code(expression, "grid") for expression in kernel.grid],
         grid_wide=[item.name for item in arguments.wide(kernel.grid)],
-        select=code(kernel.select, "select") if kernel.select else "true",
+        select=f"{helper_prefix(library)}holds({code(kernel.select, 'select')})" if kernel.select else "true",
         select_wide=[item.name for item in arguments.wide([kernel.select])],
         variants=[_variant(library, shared, variant) for variant in shared.variants],
     )

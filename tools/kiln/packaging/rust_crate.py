@@ -38,6 +38,7 @@ def render_crate(records: Sequence[Record], manifest: Manifest, version: str, st
     render = _renderer(
         library=manifest.library,
         version=version,
+        package=manifest.crate,
         targets=manifest.targets,
         structs=structs,
         groups=groups,
@@ -123,6 +124,7 @@ def _renderer(**common: Any) -> Callable[..., bytes]:
         "literal": rust_text.literal,
         "number": rust_text.number,
         "option": rust_text.option,
+        "toml": rust_text.toml,
     }
 
     def render(name: str, **context: Any) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kiln.manifest.dtypes import is_integer
 from kiln.manifest.expression import Expression
 from kiln.packaging import rust_text
 from kiln.packaging.arguments import SharedStruct
@@ -25,9 +26,17 @@ class TensorView:
     field: str
     element: str
     """the type, with paths from the crate's root"""
-    shape: tuple[str, ...]
-    strides: tuple[str, ...] | None
+    shape: tuple[tuple[str, str], ...]
+    """each extent as it is declared, and in Rust"""
+    strides: tuple[tuple[str, str], ...] | None
     """None: without gaps, the last dimension innermost"""
+    is_written: bool | None
+    """None: nobody says what the kernel writes"""
+
+    @property
+    def operand(self) -> str:
+        """What a slice is passed as."""
+        return "OperandMut" if self.is_written else "Operand"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +46,25 @@ class SlicesView:
     tensors: tuple[TensorView, ...]
     wide: tuple[Wide, ...]
     loose: tuple[str, ...]
-    """integers that the kernel takes and no shape or stride uses: nothing says what they make it touch"""
+    """integers that no shape or stride uses, launch inputs among them, for the kernel knows its grid: nothing says what
+    they make it touch"""
+    indices: tuple[str, ...]
+    """pointers to integers, of which nobody looks at what lies there"""
 
     @property
-    def elements(self) -> dict[str, str]:
-        """Field -> the type of its elements."""
-        return {tensor.field: tensor.element for tensor in self.tensors}
+    def operands(self) -> dict[str, TensorView]:
+        """Field -> its tensor."""
+        return {tensor.field: tensor for tensor in self.tensors}
+
+    @property
+    def says_outputs(self) -> bool:
+        """Whether it is known what the kernel writes."""
+        return all(tensor.is_written is not None for tensor in self.tensors)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether all that a launch could touch outside of the slices is looked at before."""
+        return self.says_outputs and not self.loose and not self.indices
 
 
 def view_slices(structs: Sequence[SharedStruct], compute: Compute) -> SlicesView | None:
@@ -70,13 +92,19 @@ def _view(struct: SharedStruct, compute: Compute) -> SlicesView | None:
             name=member.source,
             field=member.name,
             element=rust_text.rust_type(member.type[1:], "crate::"),
-            shape=tuple(next(rest) for _ in kernel.tensors[member.source]),
-            strides=tuple(next(rest) for _ in kernel.strides[member.source])
+            shape=tuple((extent.text, next(rest)) for extent in kernel.tensors[member.source]),
+            strides=tuple((stride.text, next(rest)) for stride in kernel.strides[member.source])
             if member.source in kernel.strides
             else None,
+            is_written=None if kernel.outputs is None else member.source in kernel.outputs,
         )
         for member in pointers
     )
     used = frozenset[str]().union(*(expression.names for expression in expressions))
-    loose = [each for each in members if each.is_integer and not each.is_input and each.source not in used]
-    return SlicesView(tensors=tensors, wide=wide, loose=tuple(member.source for member in loose))
+    open_ones = [each for each in members if each.source not in kernel.any_values]
+    return SlicesView(
+        tensors=tensors,
+        wide=wide,
+        loose=tuple(each.source for each in open_ones if each.is_integer and each.source not in used),
+        indices=tuple(each.source for each in open_ones if each.is_pointer and is_integer(each.type[1:])),
+    )

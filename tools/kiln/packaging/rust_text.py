@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Mapping
@@ -44,6 +45,11 @@ def literal(text: str) -> str:
         )
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{_escaped(quoted)}"'
+
+
+def toml(text: str) -> str:
+    """A basic string of TOML that holds exactly `text`: JSON's, whose pairs of surrogates TOML does not know."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def code(text: str) -> str:

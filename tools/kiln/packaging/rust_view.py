@@ -156,9 +156,16 @@ class StructView:
     grid_texts: tuple[str, ...]
     grid_text: str
     grid_wide: tuple[Wide, ...]
-    select: str
+    select: str | None
+    """None: it always can"""
     select_text: str | None
     select_wide: tuple[Wide, ...]
+    select_shortfall: str
+    """how far the condition is from holding, in Rust as `select`"""
+    compared: tuple[tuple[str, str], ...]
+    """the arguments that the condition depends on, and each one's value in Rust"""
+    compared_constants: tuple[tuple[str, int], ...]
+    """the constants that it depends on"""
     slices: SlicesView | None
     """None where no launch can be on slices"""
     variants: tuple[VariantView, ...]
@@ -269,7 +276,9 @@ def _struct(shared: SharedStruct) -> StructView:
     kernel, arguments = shared.kernel, shared.first
     fields = tuple(_field(member, shared) for member in arguments.members)
     grid_wide, grid = _expressions(kernel.grid, "grid", arguments, kernel)
-    select_wide, select = _expressions([kernel.select] if kernel.select else [], "select", arguments, kernel)
+    conditions = [kernel.select, kernel.select.shortfall()] if kernel.select else []
+    select_wide, select = _expressions(conditions, "select", arguments, kernel)
+    used = kernel.select.names if kernel.select else frozenset[str]()
     return StructView(
         base=shared.base,
         is_variant=shared.base in shared.variants,
@@ -280,9 +289,12 @@ def _struct(shared: SharedStruct) -> StructView:
         grid_texts=tuple(extent.text for extent in kernel.grid),
         grid_text=_grid_text(kernel),
         grid_wide=grid_wide,
-        select=select[0] if select else "true",
+        select=select[0] if select else None,
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
+        select_shortfall=select[1] if select else "Some(0_i64)",
+        compared=tuple((member.source, _told(member)) for member in arguments.members if member.source in used),
+        compared_constants=tuple((name, int(value)) for name, value in arguments.constants.items() if name in used),
         slices=view_slices([shared], _shapes),
         variants=tuple(_variant(shared, variant) for variant in shared.variants),
     )
@@ -462,6 +474,13 @@ def _expressions(
     for expression in expressions:
         arguments.check_names(expression, key, kernel)
     return tuple(wide), tuple(expression.to_rust(values, "crate::arithmetic::") for expression in expressions)
+
+
+def _told(member: Member) -> str:
+    """The value of an integer as an i64, whose largest stands for all that it does not hold."""
+    if member.type == "u64":
+        return f"i64::try_from(self.{member.name}).unwrap_or(i64::MAX)"
+    return f"self.{member.name}" if member.type == "i64" else f"i64::from(self.{member.name})"
 
 
 def _shapes(struct: SharedStruct, expressions: Sequence[Expression]) -> tuple[tuple[Wide, ...], tuple[str, ...]]:

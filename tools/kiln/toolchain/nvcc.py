@@ -21,7 +21,7 @@ from kiln.toolchain.tools import own_search_path
 _WHEEL = "nvidia/cu13/bin/nvcc"
 """where the packages of CUDA 13 on PyPI have it, below the folder that packages are installed in"""
 _INSTALL = (
-    "install Kiln with it: pip install 'kernel-kiln[cuda]'; or set CUDA_HOME to the folder of a CUDA toolkit, or NVCC "
+    "install Kiln with it: pip install 'PATH/OF/KILN[cuda]'; or set CUDA_HOME to the folder of a CUDA toolkit, or NVCC "
     "to its nvcc"
 )
 _INSTALL_GCC = "install g++ (Debian, Ubuntu: apt-get install g++), or set NVCC_CCBIN to a gcc that comes with C++"

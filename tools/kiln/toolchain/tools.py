@@ -100,7 +100,7 @@ def find_triton() -> Triton:
     if found is None:
         raise ToolchainError(
             "Triton is not installed in this Python",
-            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install kernel-kiln",
+            remedy="install Kiln with its requirements: python3 tools/bootstrap.py, or pip install PATH/OF/KILN",
         )
     return found
 

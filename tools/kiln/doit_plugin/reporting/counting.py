@@ -39,6 +39,8 @@ class CountingReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no ty
 
     size = 1
     """how many steps run at once"""
+    command = "doit -v 2"
+    """what runs a step again and shows all that is printed, before its name"""
     stopped = False
     """whether a signal ended the build"""
     clock: Callable[[], float] = staticmethod(time.monotonic)
@@ -141,7 +143,7 @@ class CountingReporter(ConsoleReporter):  # type: ignore[misc]  # doit has no ty
                 self.waiting_for_failed.append(task.name)
                 self._end(task, "not_tried")
             else:
-                failure = Failure.of(task, fail)
+                failure = Failure.of(task, fail, self.command)
                 self._end(task, "failed", failure)
         elif not (task.has_subtask and isinstance(fail, UnmetDependency)):
             self.others.append(task.name)

@@ -52,12 +52,16 @@ class Failure:
     seconds: float | None = None
     peak_memory: int | None = None
     """bytes; both None where nothing ran"""
+    command: str = "doit -v 2"
+    """what runs a step again, before its name"""
 
     @classmethod
-    def of(cls, task: StepTask, fail: Any) -> Failure:
+    def of(cls, task: StepTask, fail: Any, command: str) -> Failure:
         """`fail` is what doit hands on: a StepFailed, or what doit itself found wrong with the task."""
         if not isinstance(fail, StepFailed):
-            return cls(name=task.name, error=KilnError(fail.get_msg().strip()), declared=task.step.origin)
+            return cls(
+                name=task.name, error=KilnError(fail.get_msg().strip()), declared=task.step.origin, command=command
+            )
         log = fail.finished.log if fail.finished is not None else None
         trace = (fail.trace or "").strip().splitlines()
         if log is not None and len(trace) > _TRACE_LINES:
@@ -73,12 +77,13 @@ class Failure:
             log=shown(log) if log is not None else None,
             seconds=fail.finished.seconds if fail.finished is not None else None,
             peak_memory=fail.finished.peak_memory if fail.finished is not None else None,
+            command=command,
         )
 
     @property
     def reproduce(self) -> str:
         """The command that shows it again, with all that is printed."""
-        return f"doit -v 2 {shlex.quote(self.name)}"
+        return f"{self.command} {shlex.quote(self.name)}"
 
     @cached_property
     def text(self) -> str:

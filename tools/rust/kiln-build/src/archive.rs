@@ -10,7 +10,13 @@ const MAGIC: &[u8; 8] = b"!<arch>\n";
 
 /// Holds the archive against the machine that Cargo builds for, `arch` and `os` in Cargo's words.
 pub(crate) fn check(archive: &Path, arch: &str, os: &str) -> Result<()> {
-    let machine = machine(archive).map_err(|error| Error::io("be read", archive, error))?;
+    let machine = machine(archive).map_err(|error| {
+        Error::io("be read", archive, error).and(
+            "expected: the archive of the C package, which link-static takes the images out of\n  \
+             remedy: have `lib/` beside `rust/` in what KILN_PREBUILT names, as `doit` makes both, or leave out the \
+             feature link-static",
+        )
+    })?;
     let found = match machine {
         Some(62) => "x86_64",
         Some(183) => "aarch64",

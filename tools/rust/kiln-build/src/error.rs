@@ -28,6 +28,13 @@ impl Error {
             source: Some(source),
         }
     }
+
+    /// The same with one more line.
+    pub(crate) fn and(mut self, line: &str) -> Self {
+        self.message += "\n  ";
+        self.message += line;
+        self
+    }
 }
 
 impl fmt::Display for Error {

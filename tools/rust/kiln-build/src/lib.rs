@@ -12,11 +12,15 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use generated::Generated;
 
 pub use error::{Error, Result};
+
+/// What a manifest is called.
+const MANIFEST: &str = "kernels.yaml";
 
 /// A library of kernels that is to be built.
 #[derive(Clone, Debug)]
@@ -45,7 +49,8 @@ pub struct Built {
 }
 
 impl Library {
-    /// The library that a `kernels.yaml` declares; its path is relative to the package's folder.
+    /// The library that a `kernels.yaml` declares; its path, which ends with that name, is relative to the package's
+    /// folder.
     pub fn new(manifest: impl AsRef<Path>) -> Self {
         Self {
             manifest: manifest.as_ref().to_owned(),
@@ -61,7 +66,8 @@ impl Library {
         self
     }
 
-    /// The Python that has Kiln, whatever the environment says.
+    /// The Python that has Kiln, whatever the environment says: a name to look up on `PATH`, or a path, relative to the
+    /// package's folder.
     pub fn python(mut self, python: impl AsRef<Path>) -> Self {
         self.python = Some(python.as_ref().to_owned());
         self
@@ -81,15 +87,9 @@ impl Library {
     /// library, of another form, without a target that is asked for, or for another machine.
     pub fn build(self) -> Result<Built> {
         let out = PathBuf::from(variable("OUT_DIR")?);
-        let named = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join(&self.manifest);
-        let manifest =
-            fs::canonicalize(&named).map_err(|error| Error::io("be found", &named, error))?;
-        for name in [prebuilt::VARIABLE, python::ENVIRONMENT]
-            .iter()
-            .chain(&python::VARIABLES)
-        {
-            println!("cargo:rerun-if-env-changed={name}");
-        }
+        let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+        let manifest = self.found(&package)?;
+        println!("cargo:rerun-if-env-changed={}", prebuilt::VARIABLE);
         // A package may stand for several libraries, each with a folder of its own.
         let mut hasher = DefaultHasher::new();
         manifest.hash(&mut hasher);
@@ -98,14 +98,43 @@ impl Library {
 
         let (root, crate_folder) = match env::var_os(prebuilt::VARIABLE) {
             Some(built) if !built.is_empty() => self.take(Path::new(&built), &manifest, &folder)?,
-            _ => self.make(&manifest, &folder, links)?,
+            _ => self.make(&package, &manifest, &folder, links)?,
         };
         let generated = Generated::read(&crate_folder)?;
         self.finish(&out, &root, crate_folder, &generated, links)
     }
 
+    /// The manifest, in a folder without links. Kiln is run in that folder, and takes the file of that name.
+    fn found(&self, package: &Path) -> Result<PathBuf> {
+        let named = package.join(&self.manifest);
+        if self.manifest.file_name() != Some(MANIFEST.as_ref()) {
+            return Err(Error::new(format!(
+                "{}: a manifest is called {MANIFEST}\n  expected: Library::new with a path that ends with /{MANIFEST}\n  \
+                 actual: {}\n  remedy: rename the file; each library's lies in a folder of its own",
+                named.display(),
+                self.manifest.display()
+            )));
+        }
+        let file = fs::metadata(&named).and_then(|found| match found.is_file() {
+            true => fs::canonicalize(named.parent().unwrap_or(package)),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, "it is no file")),
+        });
+        let folder = file.map_err(|error| {
+            Error::io("be found", &named, error).and(&format!(
+                "expected: a {MANIFEST}, relative to the package's folder"
+            ))
+        })?;
+        Ok(folder.join(MANIFEST))
+    }
+
     /// Builds; the folders of what was built and of the crate in it.
-    fn make(&self, manifest: &Path, folder: &Path, links: bool) -> Result<(PathBuf, PathBuf)> {
+    fn make(
+        &self,
+        package: &Path,
+        manifest: &Path,
+        folder: &Path,
+        links: bool,
+    ) -> Result<(PathBuf, PathBuf)> {
         let build = folder.join("build");
         let stamp = folder.join("stamp");
         fs::create_dir_all(folder).map_err(|error| Error::io("be made", folder, error))?;
@@ -121,7 +150,8 @@ impl Library {
         if links {
             words.push("archive:all".as_ref());
         }
-        for warning in python::build(self.python.as_deref(), manifest, &words)? {
+        let python = python::chosen(self.python.as_deref(), package)?;
+        for warning in python.build(manifest, &words)? {
             println!("cargo:warning={warning}");
         }
         let read = |suffix: &str| {
@@ -197,8 +227,16 @@ impl Library {
         let library = generated.library.clone();
         let include = crate_folder.join("include.rs");
         let source = out.join(format!("{library}.rs"));
-        // Debug writes a path as a string literal of Rust.
-        let text = format!("include!({include:?});\n");
+        // What an earlier run of the build script left is included as well as what this one made, so the file asks for a
+        // word of the run that Cargo looked at last.
+        let mark = format!("KILN_BUILT_{}", library.to_uppercase());
+        println!("cargo:rustc-env={mark}=1");
+        let stale = format!(
+            "{library}.rs is of an earlier build: `library` in kernels.yaml has another name now, which is that of the \
+             file to include, or build.rs does not call `.build()`"
+        );
+        // Debug writes a text as a string literal of Rust.
+        let text = format!("const _: &str = env!({mark:?}, {stale:?});\ninclude!({include:?});\n");
         fs::write(&source, text).map_err(|error| Error::io("be written", &source, error))?;
 
         let features = self.features(generated);

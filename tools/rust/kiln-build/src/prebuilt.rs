@@ -56,28 +56,33 @@ pub(crate) fn library_name(manifest: &Path) -> Result<String> {
         })
 }
 
-/// Copies a folder with all that is in it, and says which files it has.
+/// What belongs to a crate, in its folder. Whoever tried it out there left more: `target`, `Cargo.lock`.
+const PARTS: [&str; 5] = ["Cargo.toml", "README.md", "include.rs", "src", "images"];
+
+/// Copies a crate, and says which files it has.
 ///
 /// Editors look for a package's code in its own folder and in that of its build script, and nowhere else.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(to).map_err(|error| Error::io("be made", to, error))?;
     let mut files = Vec::new();
-    let entries = fs::read_dir(from).map_err(|error| Error::io("be read", from, error))?;
-    for entry in entries {
-        let path = entry
-            .map_err(|error| Error::io("be read", from, error))?
-            .path();
-        let Some(name) = path.file_name() else {
-            continue;
-        };
-        let copied = to.join(name);
-        if path.is_dir() {
-            files.extend(copy(&path, &copied)?);
-        } else {
-            fs::copy(&path, &copied).map_err(|error| Error::io("be copied", &path, error))?;
-            files.push(path);
-        }
+    for part in PARTS {
+        copy_part(&from.join(part), &to.join(part), &mut files)?;
     }
     files.sort();
     Ok(files)
+}
+
+/// Copies a file, or a folder with all that is in it.
+fn copy_part(from: &Path, to: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if !from.is_dir() {
+        fs::copy(from, to).map_err(|error| Error::io("be copied", from, error))?;
+        files.push(from.to_owned());
+        return Ok(());
+    }
+    fs::create_dir_all(to).map_err(|error| Error::io("be made", to, error))?;
+    for entry in fs::read_dir(from).map_err(|error| Error::io("be read", from, error))? {
+        let entry = entry.map_err(|error| Error::io("be read", from, error))?;
+        copy_part(&entry.path(), &to.join(entry.file_name()), files)?;
+    }
+    Ok(())
 }

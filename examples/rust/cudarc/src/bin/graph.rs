@@ -1,14 +1,15 @@
 //! Captures launches into a graph, and replays it.
 //!
-//! An image is loaded at its first use, which a capture may not do: it is loaded before.
+//! An image is loaded at its first use, which a capture may not do: it is loaded before. A graph keeps neither slices nor
+//! images alive, so that no launch that is captured is safe: they are launched on the slices' addresses.
 
 use std::error::Error;
 use std::time::Instant;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use kernels::adapters::cudarc::context;
-use kernels::groups::softmax_fp32::{Args, SliceArgs};
-use kernels::Library;
+use kernels::adapters::cudarc::{address, address_mut, context};
+use kernels::groups::softmax_fp32::Args;
+use kernels::{Library, Stream};
 
 const COLUMNS: usize = 1000;
 const LAUNCHES: usize = 15;
@@ -29,15 +30,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     stream.synchronize()?;
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
     for _ in 0..LAUNCHES {
-        SliceArgs {
-            output_ptr: (&mut back).into(),
-            input_ptr: (&front).into(),
-            input_row_stride: COLUMNS as i32,
-            output_row_stride: COLUMNS as i32,
-            n_cols: COLUMNS as i32,
-            n_rows: 1,
+        {
+            let (output_ptr, _written) = address_mut(&mut back, &stream);
+            let (input_ptr, _read) = address(&front, &stream);
+            let args = Args {
+                output_ptr,
+                input_ptr,
+                input_row_stride: COLUMNS as i32,
+                output_row_stride: COLUMNS as i32,
+                n_cols: COLUMNS as i32,
+                n_rows: 1,
+            };
+            // SAFETY: both slices have a row of COLUMNS numbers. They, the context, library and kernel live until the last
+            // replay is done, at the end of `main`, and only this stream uses the slices.
+            unsafe { kernel.launch(&args, Stream::from(&stream))? };
         }
-        .launch(&kernel, &stream)?;
         std::mem::swap(&mut front, &mut back);
     }
     let graph = stream

@@ -7,6 +7,29 @@ use crate::image::{Image, Kind};
 const CUDA: u16 = 190;
 const AMDGPU: u16 = 224;
 
+/// `EF_AMDGPU_MACH`, bits 0 to 7 of `e_flags`, of the GPUs that Kiln builds for (LLVM, "User Guide for AMDGPU Backend").
+const MACHINES: [(u32, &str); 19] = [
+    (0x2c, "gfx900"),
+    (0x2f, "gfx906"),
+    (0x30, "gfx908"),
+    (0x33, "gfx1010"),
+    (0x36, "gfx1030"),
+    (0x3f, "gfx90a"),
+    (0x41, "gfx1100"),
+    (0x43, "gfx1150"),
+    (0x44, "gfx1103"),
+    (0x46, "gfx1101"),
+    (0x47, "gfx1102"),
+    (0x48, "gfx1200"),
+    (0x49, "gfx1250"),
+    (0x4a, "gfx1151"),
+    (0x4c, "gfx942"),
+    (0x4e, "gfx1201"),
+    (0x4f, "gfx950"),
+    (0x55, "gfx1152"),
+    (0x58, "gfx1153"),
+];
+
 /// The start of an ELF file of 64 bits, least significant byte first, up to `e_flags`.
 const HEADER: usize = 52;
 
@@ -16,7 +39,7 @@ pub(crate) fn check(image: &'static Image) -> Result<()> {
     let found = match image.kind {
         Kind::Ptx => ptx(image),
         Kind::Cubin => elf(image.bytes, CUDA).and_then(|flags| cubin(image, flags)),
-        Kind::Hsaco => elf(image.bytes, AMDGPU).map(|_| ()),
+        Kind::Hsaco => elf(image.bytes, AMDGPU).and_then(|flags| hsaco(image, flags)),
     };
     found.map_err(|flaw| Error::InvalidImage {
         image: image.id,
@@ -58,6 +81,16 @@ fn cubin(image: &Image, flags: u32) -> core::result::Result<(), Flaw> {
     match number.parse::<u32>() {
         Ok(declared) if declared == found => Ok(()),
         _ => Err(Flaw::Architecture { found }),
+    }
+}
+
+/// What follows the name of the GPU, as in `gfx90a:xnack+`, is the driver's to hold against its device.
+fn hsaco(image: &Image, flags: u32) -> core::result::Result<(), Flaw> {
+    let found = flags & 0xff;
+    let declared = image.target.split(':').next();
+    match MACHINES.iter().find(|(_, name)| declared == Some(*name)) {
+        Some((number, _)) if *number != found => Err(Flaw::Architecture { found }),
+        _ => Ok(()),
     }
 }
 

@@ -7,8 +7,10 @@ use std::boxed::Box;
 use std::string::String;
 
 use crate::device::{Architecture, Release};
+use crate::extent::SizeError;
 use crate::image::Image;
 use crate::launch::GridError;
+use crate::refused::Values;
 use crate::select::Refusal;
 use crate::tables::TARGET_VARIABLE;
 
@@ -16,7 +18,10 @@ use crate::tables::TARGET_VARIABLE;
 pub type Result<T> = core::result::Result<T, Error>;
 
 /// Why something did not work. Fields are named; match them with `..`, for more may come.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It prints with `{:?}` as with `{}`, and what lies behind it on the lines below: so people read what to do when `main`
+/// returns it, too.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
     /// The feature `disabled` is on: the crate holds no kernel and asks no driver.
@@ -123,10 +128,14 @@ pub enum Error {
     },
     /// The kernel cannot compute what the arguments describe.
     NotSelected {
-        /// The variant; of several, the first that was looked at.
+        /// The group, where it was launched and none of its variants serves the call.
+        group: Option<&'static str>,
+        /// The variant; of several, the one that comes nearest.
         variant: &'static str,
         /// What has to hold.
         condition: &'static str,
+        /// What that depends on, as it is in this call.
+        values: Values,
     },
     /// An address breaks a promise of the signature.
     Misaligned {
@@ -170,12 +179,17 @@ pub enum Error {
     TensorSize {
         /// The tensor; or the argument that is too large for a size.
         argument: &'static str,
+        /// What is wrong.
+        why: SizeError,
     },
     /// A slice or the stream lies in another context than the library.
     OtherContext {
         /// The argument; `stream` for the stream.
         argument: &'static str,
     },
+    /// A launch on slices that is safe, on a stream that is capturing.
+    #[cfg(feature = "cudarc")]
+    UnsafeCapture,
     /// An image, or a variant, is none of the kernel's.
     NotOfKernel {
         /// The image or the variant.
@@ -421,8 +435,13 @@ impl fmt::Display for Error {
                 }
                 match (built.is_empty(), only) {
                     (true, _) => formatter.write_str("no target in this build: turn on the features of targets"),
-                    (_, Some(only)) => write!(formatter, ", of which {TARGET_VARIABLE} allows {only} alone"),
-                    _ => formatter.write_str("; add the device's target to kernels.yaml"),
+                    (_, Some(only)) => write!(
+                        formatter,
+                        ", of which {only} alone is allowed, by the program or by {TARGET_VARIABLE}"
+                    ),
+                    _ => formatter.write_str(
+                        "; turn on the feature of the device's target, or add the target to kernels.yaml",
+                    ),
                 }
             }
             Self::Unsuitable {
@@ -438,9 +457,23 @@ impl fmt::Display for Error {
             Self::Load { image, .. } => write!(formatter, "the driver did not load {image}"),
             #[cfg(feature = "driver")]
             Self::Launch { image, .. } => write!(formatter, "the driver did not launch {image}"),
-            Self::NotSelected { variant, condition } => write!(
+            Self::NotSelected {
+                group: Some(group),
+                variant,
+                condition,
+                values,
+            } => write!(
                 formatter,
-                "{variant} serves a call when {condition}, which does not hold"
+                "no variant of the group {group} serves the call; the nearest, {variant}, serves one when {condition}, and here {values}"
+            ),
+            Self::NotSelected {
+                group: None,
+                variant,
+                condition,
+                values,
+            } => write!(
+                formatter,
+                "{variant} serves a call when {condition}, and here {values}"
             ),
             Self::Misaligned {
                 variant,
@@ -475,13 +508,16 @@ impl fmt::Display for Error {
                 formatter,
                 "the slice {argument} has {got} elements, and the arguments describe a tensor of {need}"
             ),
-            Self::TensorSize { argument } => write!(
-                formatter,
-                "the arguments describe no tensor {argument}: an extent or a stride is negative, or it has too many elements"
-            ),
+            Self::TensorSize { argument, why } => {
+                write!(formatter, "the arguments describe no tensor {argument}: {why}")
+            }
             Self::OtherContext { argument } => write!(
                 formatter,
                 "{argument} lies in another context than the library; open a library in that context, or use slices and streams of the library's own"
+            ),
+            #[cfg(feature = "cudarc")]
+            Self::UnsafeCapture => formatter.write_str(
+                "the stream is capturing, and a graph does not keep slices and library alive; launch by Kernel::launch, which is unsafe, on the addresses of the slices",
             ),
             Self::NotOfKernel { name, kernel } => {
                 write!(formatter, "{name} is none of {kernel}, whose arguments were given")
@@ -524,6 +560,19 @@ impl fmt::Display for Error {
             } => write!(formatter, "{argument} of {variant} is {address:#x}, {why}"),
             #[cfg(feature = "std")]
             Self::Choices { path, reason } => write!(formatter, "{path}: {reason}"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)?;
+        match self {
+            // Their text has that of what lies behind them.
+            Self::Grid { .. } | Self::Unsuitable { .. } | Self::InvalidImage { .. } => Ok(()),
+            _ => core::error::Error::source(self).map_or(Ok(()), |cause| {
+                write!(formatter, "\n  caused by: {cause:?}")
+            }),
         }
     }
 }

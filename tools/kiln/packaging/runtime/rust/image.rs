@@ -228,10 +228,10 @@ macro_rules! data {
 #[allow(unused_macros)]
 macro_rules! data {
     ($size:literal, $file:literal, $symbol:literal) => {{
-        extern "C" {
+        $crate::foreign::foreign! {{
             #[link_name = $symbol]
             static DATA: [u8; $size];
-        }
+        }}
         // SAFETY: a part of the symbol is a digest of the image that was measured, so an archive that has it has at least
         // `$size` bytes there, and nothing writes to them. In a fat binary they are aligned to 8, and the type asks for
         // nothing.

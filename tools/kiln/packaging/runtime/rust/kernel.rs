@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};
 use std::vec::Vec;
 
-use crate::driver::{Launch, Ready};
+use crate::driver::{is_forked, Launch, Ready};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::launch::LaunchConfig;
@@ -89,7 +89,7 @@ impl<P: KernelParams> Kernel<P> {
     ///
     /// # Errors
     ///
-    /// As [`KernelParams::launch_config_for`].
+    /// As [`KernelParams::launch_config_for`], and [`Error::Forked`].
     pub fn launch_config(&self, args: &P) -> Result<Option<LaunchConfig>> {
         let found = self.find(args)?;
         found.map(|found| found.config()).transpose()
@@ -99,7 +99,7 @@ impl<P: KernelParams> Kernel<P> {
     ///
     /// # Errors
     ///
-    /// As [`KernelParams::launch_config_for`].
+    /// As [`KernelParams::launch_config_for`], and [`Error::Forked`].
     pub fn image(&self, args: &P) -> Result<Option<&'static Image>> {
         Ok(self.find(args)?.map(|found| found.image))
     }
@@ -146,6 +146,10 @@ impl<P: KernelParams> Kernel<P> {
     ///   what it reads, nobody writes. Memory stays until then.
     /// - What the kernel reads holds values of its type, and indices among it are in range.
     /// - The stream is one of the library's context (of its device, with HIP), and lives until the launch has returned.
+    /// - Of a stream that is capturing, the launch is part of a graph, and is made anew whenever that is launched: memory, the
+    ///   library or a [`Kernel`] of it, and their context live until the last of those launches is done, and what is said
+    ///   above of memory holds for each of them. Scratch memory is the graph's where the allocator's calls are captured
+    ///   too, as `cuMemAllocAsync` is.
     pub unsafe fn launch(&self, args: &P, stream: Stream) -> Result<()> {
         let Some(found) = self.find(args)? else {
             return Ok(());
@@ -155,6 +159,10 @@ impl<P: KernelParams> Kernel<P> {
     }
 
     fn find(&self, args: &P) -> Result<Option<Found<P>>> {
+        // Before any lock, which another thread may have held in the parent.
+        if is_forked() {
+            return Err(Error::Forked);
+        }
         let candidates = P::candidates();
         if let Some(only) = self.only {
             let one = candidates.get(only..=only).unwrap_or_default();

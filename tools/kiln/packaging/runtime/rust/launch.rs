@@ -26,6 +26,16 @@ pub enum GridError {
         /// Its value.
         value: u64,
     },
+    /// What is computed for an extent of the grid divides by zero, or leaves 64 bits.
+    Arithmetic {
+        /// 0, 1 or 2 for x, y or z.
+        axis: usize,
+    },
+}
+
+/// What an axis is called.
+fn letter(axis: usize) -> &'static str {
+    ["x", "y", "z"].get(axis).copied().unwrap_or("?")
 }
 
 impl fmt::Display for GridError {
@@ -36,10 +46,17 @@ impl fmt::Display for GridError {
                 extent,
                 limit,
             } => {
-                let axis = ["x", "y", "z"].get(axis).unwrap_or(&"?");
                 write!(
                     formatter,
-                    "the grid has {extent} blocks in {axis}; a launch takes 0 to {limit}"
+                    "the grid has {extent} blocks in {}; a launch takes 0 to {limit}",
+                    letter(axis)
+                )
+            }
+            Self::Arithmetic { axis } => {
+                write!(
+                    formatter,
+                    "the grid in {} divides by zero, or leaves 64 bits, for these arguments",
+                    letter(axis)
                 )
             }
             Self::ArgumentOutOfRange { name, value } => {
@@ -56,11 +73,15 @@ impl fmt::Display for GridError {
 /// Specifications per Compute Capability". They hold for every target, so that one set of arguments fits all.
 const LIMITS: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 
-/// The grid as a launch takes it; `None` when it is empty, which a driver refuses.
-pub(crate) fn grid(extents: [i64; 3]) -> core::result::Result<Option<[u32; 3]>, GridError> {
+/// The grid as a launch takes it, of extents that are `None` where arithmetic fails; `None` when it is empty, which a
+/// driver refuses.
+pub(crate) fn grid(extents: [Option<i64>; 3]) -> core::result::Result<Option<[u32; 3]>, GridError> {
     let mut grid = [0; 3];
     let axes = grid.iter_mut().zip(extents).zip(LIMITS).enumerate();
     for (axis, ((blocks, extent), limit)) in axes {
+        let Some(extent) = extent else {
+            return Err(GridError::Arithmetic { axis });
+        };
         *blocks = match u32::try_from(extent) {
             Ok(found) if found <= limit => found,
             _ => {
@@ -117,7 +138,11 @@ impl LaunchConfig {
     ) -> Result<Self> {
         let [x, y, z] = grid.map(i64::from);
         let [cluster_x, cluster_y, cluster_z] = image.cluster.map(i64::from);
-        let blocks = self::grid([x * cluster_x, y * cluster_y, z * cluster_z]);
+        let blocks = self::grid([
+            Some(x * cluster_x),
+            Some(y * cluster_y),
+            Some(z * cluster_z),
+        ]);
         let grid = blocks
             .map_err(|error| Error::Grid {
                 variant: variant.name,

@@ -14,6 +14,11 @@
 #![allow(non_snake_case)]
 // And so are the constants, one of which may be close to pi.
 #![allow(clippy::approx_constant)]
+// What a package without a `rust-version`, or of a later edition, could write in newer words than 1.81 knows. First of all
+// it does not know these names.
+#![allow(unknown_lints)]
+#![allow(clippy::manual_is_multiple_of)]
+#![allow(clippy::collapsible_if)]
 
 #[cfg(feature = "std")]
 extern crate std;
@@ -31,6 +36,7 @@ mod device;
 mod driver;
 mod error;
 mod extent;
+mod foreign;
 pub mod groups;
 #[cfg(feature = "f16")]
 mod half;
@@ -47,6 +53,7 @@ mod params;
 mod pointer;
 #[cfg(feature = "driver")]
 mod pointer_checks;
+mod refused;
 mod select;
 mod sha256;
 mod tables;
@@ -59,6 +66,7 @@ pub use device::{Architecture, Device, Release, Text, Vendor};
 #[cfg(feature = "driver")]
 pub use error::BadPointer;
 pub use error::{Error, Flaw, Result};
+pub use extent::SizeError;
 pub use image::{Constant, Image, Kind, Parameter, Role, Value};
 #[cfg(feature = "driver")]
 pub use kernel::Kernel;
@@ -72,6 +80,7 @@ pub use params::{KernelParams, Scratch};
 pub use pointer::{DevicePtr, Element, Stream, BF16, F16, F8E4B15, F8E4B8, F8E4NV, F8E5, F8E5B16};
 #[cfg(feature = "driver")]
 pub use pointer_checks::Checks;
+pub use refused::Values;
 pub use select::{judge, Refusal, Selection};
 pub use tables::{GROUPS, IMAGES, LIBRARY, TARGETS, TARGET_VARIABLE, VARIANTS};
 pub use variant::{Argument, Group, Variant};

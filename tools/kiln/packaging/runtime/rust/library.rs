@@ -153,6 +153,7 @@ impl LibraryOptions {
         let unknown = Context {
             handle: context as usize,
             ordinal: 0,
+            id: 0,
         };
         let context = driver.within(unknown, || driver.current())?;
         self.open(driver, context, Kept::Owner(Box::new(owner)))
@@ -287,7 +288,7 @@ impl Drop for Inner {
 }
 
 /// The kernels of this crate on one device. Clones are the same library; it is unloaded when the last of them is gone, and
-/// the last [`Kernel`].
+/// the last [`Kernel`]: that waits for kernels which are running.
 ///
 /// Every library loads images of its own, at their first use.
 #[derive(Clone)]

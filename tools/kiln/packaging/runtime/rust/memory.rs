@@ -51,6 +51,9 @@ impl<T: Element> DeviceBuffer<T> {
             bytes: core::mem::size_of_val(elements),
         };
         buffer.copy(copy)?;
+        // From memory that the driver has not pinned the copy may go on behind the call, and streams that do not wait for
+        // the default one would not wait for it.
+        library.synchronize()?;
         Ok(buffer)
     }
 

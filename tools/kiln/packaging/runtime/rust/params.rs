@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::image::{Image, Role};
 use crate::launch::LaunchConfig;
+use crate::refused::Values;
 use crate::select::{Refusal, Selection, MAX_PARAMETER_BYTES};
 use crate::variant::{Candidate, Group, Variant};
 
@@ -92,10 +93,13 @@ pub trait KernelParams: Copy + Send + Sync + Sealed + 'static {
         image: &'static Image,
         run: impl FnOnce(&mut [*mut c_void]) -> R,
     ) -> Result<R> {
-        if image.global_scratch_bytes != 0 {
+        let bytes = image
+            .global_scratch_bytes
+            .saturating_add(image.profile_scratch_bytes);
+        if bytes != 0 {
             return Err(Error::ScratchNeeded {
                 image: image.id,
-                bytes: image.global_scratch_bytes,
+                bytes,
             });
         }
         self.with_raw_params_and_scratch(image, Scratch::default(), run)
@@ -191,10 +195,35 @@ pub(crate) fn search<P>(
             found => return found,
         }
     }
-    Err(nearest.unwrap_or(Error::NotOfKernel {
-        name: "no variant",
-        kernel: "a kernel without variants",
-    }))
+    Err(match nearest {
+        Some(Error::NotSelected { .. }) => not_selected(args, candidates),
+        Some(error) => error,
+        None => NO_VARIANT,
+    })
+}
+
+const NO_VARIANT: Error = Error::NotOfKernel {
+    name: "no variant",
+    kernel: "a kernel without variants",
+};
+
+/// Of candidates whose conditions do not hold, the one that comes nearest, and the first of several.
+#[cold]
+fn not_selected<P>(args: &P, candidates: &'static [Candidate<P>]) -> Error {
+    let missed = candidates
+        .iter()
+        .map(|candidate| (candidate.variant, (candidate.missed)(args)));
+    let nearest = missed.min_by_key(|(_, missed)| missed.shortfall);
+    nearest.map_or(NO_VARIANT, |(variant, missed)| Error::NotSelected {
+        // Those that differ by promises alone have one condition.
+        group: candidates
+            .iter()
+            .any(|candidate| candidate.variant.base != variant.base)
+            .then_some(variant.group),
+        variant: variant.name,
+        condition: variant.select.unwrap_or("always"),
+        values: missed.values,
+    })
 }
 
 /// Of two refusals, the one that came nearest; of two that came as near, the first.
@@ -228,8 +257,11 @@ pub(crate) fn look<P>(args: &P, candidate: &Candidate<P>) -> Result<Option<[u32;
     }
     if !(candidate.selects)(args) {
         return Err(Error::NotSelected {
+            group: None,
             variant: variant.name,
-            condition: variant.select.unwrap_or("its integers fit 63 bits"),
+            condition: variant.select.unwrap_or("always"),
+            // Most launches pass variants by on the way to their own: what is told is looked up when none serves.
+            values: Values::NONE,
         });
     }
     if let Some(broken) = (candidate.broken)(args) {

@@ -139,7 +139,10 @@ impl fmt::Display for Refusal {
                 .write_str("Tegra's 8.7 and the others of 8.x do not run each other's code"),
             Self::Feature { wanted } => write!(formatter, "the device is not {wanted}"),
             Self::OtherTarget { allowed } => {
-                write!(formatter, "{TARGET_VARIABLE} allows {allowed} alone")
+                write!(
+                    formatter,
+                    "{allowed} alone is allowed, by the program or by {TARGET_VARIABLE}"
+                )
             }
             Self::DriverTooOld { isa, need, have } => write!(
                 formatter,

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::error::Error;
 use crate::image::Image;
 use crate::launch::GridError;
+use crate::refused::Missed;
 
 /// One argument of a variant, in the order of its `Args`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -96,6 +97,8 @@ pub struct Candidate<P: 'static> {
     pub grid: fn(&P) -> Result<Option<[u32; 3]>, GridError>,
     /// Whether the kernel can compute what the arguments describe, promises apart.
     pub selects: fn(&P) -> bool,
+    /// What that depends on, and how far it is from holding.
+    pub missed: fn(&P) -> Missed,
     /// The first argument whose promise does not hold.
     pub broken: fn(&P) -> Option<Broken>,
     /// Writes the parameter buffer.

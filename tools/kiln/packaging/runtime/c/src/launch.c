@@ -209,7 +209,9 @@ int kiln_grid_of(const struct kiln_variant *variant, const void *args, uint32_t 
         return 0;
     }
     return kiln_fail(KILN_ERROR_GRID_OUT_OF_RANGE, "",
-        "the grid of %s is negative, above 2^31 - 1 in x, or above 65535 in y or z", kiln_variant_name(variant));
+        "the grid of %s is negative, above 2^31 - 1 in x, above 65535 in y or z, or its arithmetic leaves 64 bits or divides "
+        "by zero",
+        kiln_variant_name(variant));
 }
 
 static int launch_checked(const struct kiln_driver *driver, const struct kiln_current *current,

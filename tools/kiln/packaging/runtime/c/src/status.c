@@ -27,7 +27,7 @@ static const struct {
     STATUS(ERROR_NOT_SELECTED, "the kernel cannot serve a call with these arguments"),
     STATUS(ERROR_MISALIGNED, "an address is not a multiple of what its signature promises"),
     STATUS(ERROR_PROMISE, "a value is not what its signature promises"),
-    STATUS(ERROR_GRID_OUT_OF_RANGE, "the grid is negative or larger than a driver takes"),
+    STATUS(ERROR_GRID_OUT_OF_RANGE, "the grid is negative, larger than a driver takes, or no number"),
     STATUS(ERROR_TOO_MANY_THREADS, "a block has more threads than the device takes"),
     STATUS(ERROR_TOO_MUCH_SHARED, "a block needs more shared memory than the device has"),
     STATUS(ERROR_PARAMETERS_TOO_LARGE, "the kernel has more than 4096 bytes of parameters"),

@@ -218,9 +218,8 @@ pub fn address_mut<'a, E: Element, T: SameBits<E>>(
     (DevicePtr::new(address), guard)
 }
 
-/// A slice for a `SliceArgs`, by `from`: a `&` of what the kernel only reads, and a `&mut` of what it writes.
-///
-/// With a `&` of what it writes, other streams do not wait for the launch before they read.
+/// A slice for a `SliceArgs`, by `from`: a `&` of what the kernel only reads. Where kernels.yaml does not say under
+/// `outputs` what it writes, also a `&mut` of that.
 #[derive(Debug)]
 pub struct Operand<'a, E> {
     slice: Slice<'a, E>,
@@ -273,6 +272,8 @@ impl<'a, E: Element, T: SameBits<E>> From<&'a mut CudaSlice<T>> for Operand<'a, 
     }
 }
 
+// Unused where no kernel declares the shapes of its tensors.
+#[allow(dead_code)]
 impl<E: Element> Operand<'_, E> {
     /// That it has as many elements as a launch may touch, and lies in the stream's context.
     pub(crate) fn check(&self, argument: &'static str, need: u64, on: &CudaStream) -> Result<()> {
@@ -309,10 +310,62 @@ impl<E: Element> Operand<'_, E> {
     }
 }
 
+/// A slice for a `SliceArgs` that the kernel writes, by `from` a `&mut`.
+#[derive(Debug)]
+pub struct OperandMut<'a, E> {
+    operand: Operand<'a, E>,
+}
+
+impl<'a, E: Element, T: SameBits<E>> From<&'a mut CudaViewMut<'_, T>> for OperandMut<'a, E> {
+    fn from(view: &'a mut CudaViewMut<'_, T>) -> Self {
+        let operand = Operand::from(view);
+        Self { operand }
+    }
+}
+
+impl<'a, E: Element, T: SameBits<E>> From<&'a mut CudaSlice<T>> for OperandMut<'a, E> {
+    fn from(slice: &'a mut CudaSlice<T>) -> Self {
+        let operand = Operand::from(slice);
+        Self { operand }
+    }
+}
+
+// Unused where no kernel says what it writes.
+#[allow(dead_code)]
+impl<E: Element> OperandMut<'_, E> {
+    /// As that of [`Operand`].
+    pub(crate) fn check(&self, argument: &'static str, need: u64, on: &CudaStream) -> Result<()> {
+        self.operand.check(argument, need, on)
+    }
+
+    /// As [`address_mut`].
+    pub(crate) fn bind<'b>(
+        &'b mut self,
+        stream: &'b CudaStream,
+    ) -> (DevicePtr<E>, Option<SyncOnDrop<'b>>) {
+        self.operand.bind(stream)
+    }
+}
+
+// Unused, as what is below, where no kernel declares the shapes of its tensors.
+#[allow(dead_code)]
 /// That a library is of a stream's context, which becomes the current one of this thread.
 pub(crate) fn enter(library: &Library, stream: &CudaStream) -> Result<()> {
     if library.raw_context() != stream.context().cu_ctx().cast() {
         return Err(Error::OtherContext { argument: "stream" });
     }
     Ok(stream.context().bind_to_thread()?)
+}
+
+#[allow(dead_code)]
+/// That a stream is not capturing: a graph would keep neither the slices nor the library alive.
+pub(crate) fn refuse_capture(library: &Library, stream: &CudaStream) -> Result<()> {
+    match library
+        .inner
+        .driver
+        .is_capturing(stream.cu_stream().cast())?
+    {
+        true => Err(Error::UnsafeCapture),
+        false => Ok(()),
+    }
 }

@@ -127,6 +127,7 @@ functions! {
         ctx_synchronize = c"cuCtxSynchronize": fn() -> c_int;
     }
     optional {
+        ctx_get_id = c"cuCtxGetId": fn(Handle, *mut u64) -> c_int;
         device_get_name = c"cuDeviceGetName": fn(*mut c_char, c_int, c_int) -> c_int;
         func_load = c"cuFuncLoad": fn(Handle) -> c_int;
         library_load_data = c"cuLibraryLoadData": fn(
@@ -283,6 +284,7 @@ impl Cuda {
         Ok(Context {
             handle: context as usize,
             ordinal: u32::try_from(device).unwrap_or(0),
+            id: self.id(context).unwrap_or(0),
         })
     }
 
@@ -296,7 +298,44 @@ impl Cuda {
         Ok(Context {
             handle: context as usize,
             ordinal,
+            id: self.id(context).unwrap_or(0),
         })
+    }
+
+    /// What tells a context from all others of the process; 0 where the driver does not say.
+    fn id(&self, context: Handle) -> core::result::Result<u64, c_int> {
+        let Some(ask) = self.api.ctx_get_id else {
+            return Ok(0);
+        };
+        let mut id = 0;
+        // SAFETY: the id is written before the call returns.
+        match unsafe { ask(context, &mut id) } {
+            0 => Ok(id),
+            code => Err(code),
+        }
+    }
+
+    /// An error that says that a context is not the right one: it is dead where another one has its handle.
+    #[cold]
+    fn told_within(&self, context: Context, error: Error) -> Error {
+        let Error::WrongContext { cause: Some(cause) } = error else {
+            return error;
+        };
+        let is_dead = context.id != 0
+            && match self.id(context.handle as Handle) {
+                Ok(id) => id != context.id,
+                Err(code) => {
+                    matches!(
+                        code,
+                        CUDA_ERROR_INVALID_CONTEXT | CUDA_ERROR_CONTEXT_IS_DESTROYED
+                    )
+                }
+            };
+        if is_dead {
+            Error::DeadContext { cause }
+        } else {
+            Error::WrongContext { cause: Some(cause) }
+        }
     }
 
     /// Gives a primary context back. A driver that is gone has none.
@@ -313,13 +352,13 @@ impl Cuda {
         let code = unsafe { (self.api.ctx_get_current)(&mut now) };
         self.check(code, "cuCtxGetCurrent")?;
         if now as usize == context.handle {
-            return run();
+            return run().map_err(|error| self.told_within(context, error));
         }
         // SAFETY: the library keeps its context, or its maker promised to. It is popped below.
         let code = unsafe { (self.api.ctx_push_current)(context.handle as Handle) };
         self.check(code, "cuCtxPushCurrent")
-            .map_err(|error| self.told(error, 0))?;
-        let result = run();
+            .map_err(|error| self.told_within(context, self.told(error, 0)))?;
+        let result = run().map_err(|error| self.told_within(context, error));
         // SAFETY: what was pushed is on top again, for `run` leaves the stack as it was.
         unsafe { (self.api.ctx_pop_current)(&mut now) };
         result

@@ -208,12 +208,17 @@ impl Hip {
         Ok(Context {
             handle: 0,
             ordinal: u32::try_from(device).unwrap_or(0),
+            id: 0,
         })
     }
 
     /// A device: there is nothing to keep.
     pub(crate) const fn retain(&self, ordinal: u32) -> Result<Context> {
-        Ok(Context { handle: 0, ordinal })
+        Ok(Context {
+            handle: 0,
+            ordinal,
+            id: 0,
+        })
     }
 
     /// Nothing was kept.
@@ -227,7 +232,8 @@ impl Hip {
         }
         self.set_device(context.ordinal)?;
         let result = run();
-        self.set_device(before)?;
+        // What was run was: a launch that is under way did not fail because its thread keeps the other device.
+        let _ = self.set_device(before);
         result
     }
 

@@ -24,7 +24,7 @@ mod system {
     pub(super) const RTLD_LAZY: c_int = 1;
     pub(super) const RTLD_NOLOAD: c_int = 4;
 
-    extern "C" {
+    crate::foreign::foreign! {{
         pub(super) fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
         pub(super) fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
         pub(super) fn dlerror() -> *const c_char;
@@ -33,7 +33,7 @@ mod system {
             parent: Option<extern "C" fn()>,
             child: Option<extern "C" fn()>,
         ) -> c_int;
-    }
+    }}
 }
 
 /// An open library, which stays open: drivers do not survive to be closed.

@@ -6,6 +6,10 @@ mod hip;
 mod load;
 
 use core::ffi::c_void;
+#[cfg(feature = "hip")]
+use std::format;
+#[cfg(feature = "hip")]
+use std::string::String;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::vec::Vec;
 
@@ -20,6 +24,9 @@ pub(crate) use load::is_forked;
 pub(crate) struct Context {
     pub(crate) handle: usize,
     pub(crate) ordinal: u32,
+    /// Another context has another one, also under the same handle: that of a primary context stays when it is reset. 0
+    /// where the driver does not say.
+    pub(crate) id: u64,
 }
 
 /// What the driver has of an image, as addresses.
@@ -144,8 +151,24 @@ fn opened<T>(place: &'static OnceLock<T>, open: impl FnOnce() -> Result<T>) -> R
     Ok(kept)
 }
 
+/// Why no driver is open: that of CUDA is not there, for a `reason`, and `other` is wrong with that of HIP.
+#[cfg(feature = "hip")]
+fn neither(library: &'static str, reason: String, other: Error) -> Error {
+    match other {
+        Error::DriverNotFound {
+            library: second,
+            reason: why,
+        } => Error::DriverNotFound {
+            library,
+            reason: format!("{reason}; nor can {second}: {why}"),
+        },
+        other => other,
+    }
+}
+
 impl Driver {
-    /// The driver of a vendor; without one CUDA, and where that finds no GPU, HIP. Of two failures, that of CUDA.
+    /// The driver of a vendor; without one CUDA, and where that finds no GPU, HIP. Of two failures, that of CUDA, unless
+    /// only the other's driver is there.
     pub(crate) fn open(vendor: Option<Vendor>) -> Result<Self> {
         if cfg!(feature = "disabled") {
             return Err(Error::Disabled);
@@ -154,7 +177,10 @@ impl Driver {
             Some(Vendor::Nvidia) => Self::cuda(),
             Some(Vendor::Amd) => Self::hip(),
             None => Self::cuda().or_else(|error| match error {
-                Error::DriverNotFound { .. } => Self::hip().map_err(|_| error),
+                #[cfg(feature = "hip")]
+                Error::DriverNotFound { library, reason } => {
+                    Self::hip().map_err(|other| neither(library, reason, other))
+                }
                 Error::Driver { code, .. } if cuda::Cuda::is_without_device(code) => {
                     Self::hip().map_err(|_| error)
                 }

@@ -266,7 +266,8 @@ const struct kiln_image *kiln_group_next(const char *group, const char *target, 
 enum kiln_grid_status {
     KILN_GRID_OK = 0,
     KILN_GRID_EMPTY = 1,       /* a dimension is 0: there is nothing to do, and a driver refuses such a launch */
-    KILN_GRID_OUT_OF_RANGE = 2 /* a dimension is negative, x is above 2^31 - 1, or y or z is above 65535 */
+    KILN_GRID_OUT_OF_RANGE = 2 /* a dimension is negative, x is above 2^31 - 1, y or z is above 65535, or what is computed for
+                                  one divides by zero or leaves 64 bits */
 };
 
 /* Checks a grid against the limits that CUDA and HIP share. `grid` is written unless it is out of range. */
