@@ -20,6 +20,6 @@ def make_release(plan: ReleasePlan, staging: Path) -> None:
             raise
         raise ToolchainError(
             f"a Python package that releases are made with is not installed: {error.name}",
-            remedy="pip install 'kernel-kiln[release]', or python3 tools/bootstrap.py in Kiln's own repository",
+            remedy="pip install 'PATH/OF/KILN[release]', or python3 tools/bootstrap.py in Kiln's own repository",
         ) from error
     make(plan, staging)

@@ -27,6 +27,7 @@ from kiln.doit_plugin.build_folder import (
     check_place,
     hold_lock,
 )
+from kiln.doit_plugin.main import build_words
 from kiln.doit_plugin.options import BUILD_DIR, TARGETS, UNLOCKED, check_build_dir
 from kiln.doit_plugin.rules import Rule, collect
 from kiln.doit_plugin.selection import check_names, expand, groups_of, named_by, needs_steps, steps_of
@@ -206,7 +207,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if not rules:
             return own
         folder = self._folder()
-        own += self._about_releases(cmd, pos_args, folder, own)
+        own += self._about_releases(cmd, pos_args, own)
         private, backend = folder / PRIVATE_FOLDER, cmd.dep_manager.backend
         state = backend.state if isinstance(backend, StateBackend) else State(private / STATE)
         self.build = Build(state=state, root=folder, folder=private, size=1)
@@ -261,7 +262,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             is_unlocked=self._asked.unlocked,
         )
 
-    def _about_releases(self, cmd: Any, selection: Sequence[str], folder: Path, own: Sequence[Task]) -> list[Task]:
+    def _about_releases(self, cmd: Any, selection: Sequence[str], own: Sequence[Task]) -> list[Task]:
         """The tasks beside the step `release`: all of them for a listing; a build has those that are named."""
         if all(rule.pattern != RELEASE for rule in self._rules):
             return []
@@ -276,13 +277,13 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         else:
             manifest = self._load_manifest()
             targets = [] if isinstance(manifest, KilnError) else [*manifest.targets]
-        words = ["--unlocked"] if self._asked.unlocked else []
-        tasks = release_tasks(self._place, folder, targets, words)
+        words = build_words(cmd.bin_name, self._options["dodoFile"])
+        tasks = release_tasks(partial(self._place, words), targets, is_unlocked=self._asked.unlocked)
         # Where nothing is named, doit runs all that there is.
         return [task for task in tasks if chosen or not cmd.execute_tasks or task.name in named]
 
-    def _place(self) -> Place:
-        """Where the release of this project is."""
+    def _place(self, words: Sequence[str]) -> Place:
+        """Where the release of this project is; `words` build as this process does."""
         from kiln import releases
         from kiln.doit_plugin.release_tasks import Place
 
@@ -293,7 +294,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             if isinstance(manifest, KilnError):
                 raise manifest
             library = self._library_of(manifest, self.build)
-        return Place.of(library, releases.names(library), started=self.started, dodo=self._options["dodoFile"])
+        return Place.of(library, releases.names(library), started=self.started, words=words)
 
     def _shortened(self, selection: Sequence[str], own: Sequence[Task], build: Build) -> list[Task] | None:
         """The tasks of what is not fresh by the outline of the last build. None where all kernels are to be loaded."""

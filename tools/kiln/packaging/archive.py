@@ -33,6 +33,8 @@ class Member:
     name: str
     stamp: bytes
     """date, owner, group and mode, as the header has them"""
+    offset: int
+    """of its data in the archive, in bytes; the header lies before it"""
     data: bytes
 
 
@@ -90,7 +92,7 @@ def read_archive(data: bytes) -> tuple[list[Member], bool]:
         content = data[offset : offset + size]
         if len(content) != size:
             raise ValueError(f"it ends within a member, at byte {len(data)}")
-        offset += size + size % 2
+        at, offset = offset, offset + size + size % 2
         name = header[:16].rstrip(b" ")
         if name in (b"/", b"/SYM64/"):
             has_index = True
@@ -101,7 +103,7 @@ def read_archive(data: bytes) -> tuple[list[Member], bool]:
                 start = int(name[1:])
                 name = long_names[start : long_names.find(b"\n", start)]
             name_text = name.removesuffix(b"/").decode("ascii", "backslashreplace")
-            members.append(Member(name=name_text, stamp=header[16:48], data=content))
+            members.append(Member(name=name_text, stamp=header[16:48], offset=at, data=content))
     return members, has_index
 
 

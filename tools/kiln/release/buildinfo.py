@@ -67,7 +67,7 @@ def packages() -> tuple[Package, ...]:
         except PackageNotFoundError as error:
             raise ToolchainError(
                 f"the Python package {name} is not installed, or not as a package",
-                remedy="install what releases are made with: pip install 'kernel-kiln[release]'",
+                remedy="install what releases are made with: pip install 'PATH/OF/KILN[release]'",
             ) from error
     return tuple(found)
 
