@@ -473,7 +473,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             own = [rule for rule in rules if rule.kind == kind and rule.applies(library.manifest)]
             if not own:
                 continue
-            if [rule.pattern for rule in own] == [kind]:
+            if [rule.pattern for rule in own] == [kind] and own[0].default:
                 ((name, make),) = own[0].steps(library)
                 tasks.append(StepTask(name, make(), build, doc=own[0].doc, group=None))
             else:

@@ -46,7 +46,7 @@ class Project:
     roots: tuple[str, ...] = ()
     """the folders that kernels.yaml declares, relative to the project's"""
     words: tuple[str, ...] = ("-m", "doit", "run")
-    """the file with the rules, relative to the project's folder"""
+    """behind Python's: what builds in the project's folder"""
 
 
 @dataclass(frozen=True, kw_only=True)
