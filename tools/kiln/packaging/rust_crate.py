@@ -13,8 +13,9 @@ from kiln.manifest.expression import rust_helpers
 from kiln.manifest.model import Manifest
 from kiln.packaging import c_names, rust_names, rust_text
 from kiln.packaging.record import Record
+from kiln.packaging.rust_groups import view_groups
 from kiln.packaging.rust_include import INCLUDE, include_text
-from kiln.packaging.rust_view import ImageView, view_groups, view_structs
+from kiln.packaging.rust_view import ImageView, view_structs
 from kiln.packaging.templates import environment
 
 

@@ -12,7 +12,6 @@ from kiln.manifest.expression import Expression
 from kiln.manifest.model import Kernel
 from kiln.packaging import rust_names, rust_text
 from kiln.packaging.arguments import ArgumentStruct, Member, SharedStruct, image_parameters, shared_structs
-from kiln.packaging.groups import VariantGroup, groups_of
 from kiln.packaging.record import Record
 from kiln.packaging.rust_slices import SlicesView, view_slices
 from kiln.toolchain.targets import Kind
@@ -171,98 +170,6 @@ class StructView:
     variants: tuple[VariantView, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conversion:
-    """The arguments of a group as those of some of its variants."""
-
-    base: str
-    """the module that has their `Args`"""
-    variants: tuple[str, ...]
-    fields: tuple[tuple[str, str], ...]
-    """name, and an expression over `args`"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupView:
-    """Variants that compute the same thing."""
-
-    name: str
-    variants: tuple[VariantView, ...]
-    fields: tuple[Field, ...]
-    """of the arguments that all take"""
-    conversions: tuple[Conversion, ...]
-    """none where the variants take different arguments"""
-    extents: tuple[tuple[str, str], ...]
-    """what shapes are told apart by: the argument, and its field"""
-    grid_text: str
-    """in Markdown; of several kernels, each one's"""
-    slices: SlicesView | None
-    """None where no launch can be on slices"""
-
-
-def view_groups(records: Sequence[Record]) -> tuple[GroupView, ...]:
-    """All groups in order; `records` are all images of the library. Raises PackagingError as `view_structs` does."""
-    return tuple(_group(group) for group in groups_of(records))
-
-
-def _group(group: VariantGroup) -> GroupView:
-    kernels = {struct.kernel.key: struct.kernel for struct in group.structs}.values()
-    grids = dict.fromkeys(rust_text.code(_grid_text(kernel)) for kernel in kernels)
-    uniform = group.structs if group.is_uniform else ()
-    return GroupView(
-        name=group.name,
-        variants=tuple(_variant(struct, variant) for struct in group.structs for variant in struct.variants),
-        fields=_common_fields(uniform) if uniform else (),
-        conversions=tuple(_conversion(struct, uniform) for struct in uniform),
-        extents=tuple((member.source, member.name) for member in group.extents) if uniform else (),
-        grid_text=" or ".join(grids),
-        slices=view_slices(uniform, _shapes) if uniform else None,
-    )
-
-
-def _common_type(members: Sequence[Member]) -> str:
-    """The type of an argument of a group; `*` where the variants have addresses of different things, and a word that
-    has the bits where they have different ones."""
-    types = {member.type for member in members}
-    if len(types) == 1:
-        return members[0].type
-    return "*" if members[0].is_pointer else f"u{8 * members[0].size}"
-
-
-def _common_fields(structs: Sequence[SharedStruct]) -> tuple[Field, ...]:
-    fields = []
-    for index, first in enumerate(structs[0].first.members):
-        members = [struct.first.members[index] for struct in structs]
-        type = _common_type(members)
-        docs = {_doc(member, struct.kernel) for member, struct in zip(members, structs, strict=True)}
-        fields.append(
-            Field(
-                name=first.name,
-                type=rust_text.rust_type(type, "crate::"),
-                doc=f"{' or '.join(sorted(docs))}.",
-                is_pointer=first.is_pointer,
-                example="",
-                offset=first.offset,
-                size=first.size,
-            )
-        )
-    return tuple(fields)
-
-
-def _conversion(struct: SharedStruct, structs: Sequence[SharedStruct]) -> Conversion:
-    fields = []
-    for index, member in enumerate(struct.first.members):
-        value = f"args.{member.name}"
-        if _common_type([each.first.members[index] for each in structs]) != member.type:
-            value = (
-                f"{value}.cast()"
-                if member.is_pointer
-                else f"{rust_text.rust_type(member.type, 'crate::')}::from_bits({value})"
-            )
-        fields.append((member.name, value))
-    return Conversion(base=struct.base, variants=tuple(struct.variants), fields=tuple(fields))
-
-
 def view_structs(records: Sequence[Record]) -> tuple[StructView, ...]:
     """All variants, grouped by what they share, in order; `records` are all of their images.
 
@@ -287,7 +194,7 @@ def _struct(shared: SharedStruct) -> StructView:
         problems=tuple(_problem(problem) for problem in kernel.problems),
         grid=grid,
         grid_texts=tuple(extent.text for extent in kernel.grid),
-        grid_text=_grid_text(kernel),
+        grid_text=grid_text_of(kernel),
         grid_wide=grid_wide,
         select=select[0] if select else None,
         select_text=kernel.select.text if kernel.select else None,
@@ -295,16 +202,18 @@ def _struct(shared: SharedStruct) -> StructView:
         select_shortfall=select[1] if select else "Some(0_i64)",
         compared=tuple((member.source, _told(member)) for member in arguments.members if member.source in used),
         compared_constants=tuple((name, int(value)) for name, value in arguments.constants.items() if name in used),
-        slices=view_slices([shared], _shapes),
-        variants=tuple(_variant(shared, variant) for variant in shared.variants),
+        slices=view_slices([shared], shapes_of),
+        variants=tuple(view_variant(shared, variant) for variant in shared.variants),
     )
 
 
-def _grid_text(kernel: Kernel) -> str:
+def grid_text_of(kernel: Kernel) -> str:
+    """A kernel's grid, as kernels.yaml has it."""
     return f"[{', '.join(extent.text for extent in kernel.grid)}]"
 
 
-def _variant(shared: SharedStruct, name: str) -> VariantView:
+def view_variant(shared: SharedStruct, name: str) -> VariantView:
+    """One of the variants that share arguments."""
     struct, records = shared.variants[name], shared.records[name]
     variant, interface = records[0].image.variant, records[0].interface
     kernel = variant.kernel
@@ -402,7 +311,7 @@ def _constant(name: str, value: Value, record: Record) -> str:
 
 def _field(member: Member, shared: SharedStruct) -> Field:
     kernel = shared.kernel
-    doc = "; ".join([_doc(member, kernel), *shared.remarks(member.source)])
+    doc = "; ".join([doc_of(member, kernel), *shared.remarks(member.source)])
     rust_type = rust_text.rust_type(member.type)
     if member.is_pointer:
         example = "DevicePtr::new(0x7000_0000_0000)"
@@ -427,7 +336,8 @@ def _fitting(wanted: int, promises: Collection[int | None]) -> int:
     return 1 if 1 in promises else wanted if wanted % 16 == 0 else 16
 
 
-def _doc(member: Member, kernel: Kernel) -> str:
+def doc_of(member: Member, kernel: Kernel) -> str:
+    """What documentation says of an argument, without a full stop."""
     meaning = _meaning(member, kernel)
     only = "; only the launch depends on it, and the kernel does not take it"
     return f"{meaning}{only}" if member.is_input else meaning
@@ -483,7 +393,7 @@ def _told(member: Member) -> str:
     return f"self.{member.name}" if member.type == "i64" else f"i64::from(self.{member.name})"
 
 
-def _shapes(struct: SharedStruct, expressions: Sequence[Expression]) -> tuple[tuple[Wide, ...], tuple[str, ...]]:
+def shapes_of(struct: SharedStruct, expressions: Sequence[Expression]) -> tuple[tuple[Wide, ...], tuple[str, ...]]:
     """Extents and strides of a struct's tensors, as `view_slices` takes them."""
     return _expressions(expressions, "tensors", struct.first, struct.kernel)
 
