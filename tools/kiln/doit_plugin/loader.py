@@ -241,7 +241,9 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             self._hold_lock(self.build)
         with _kept_for_good():
             wanted: Iterable[str] = self.makers
-            asked = pos_args or (self._defaults() if cmd.execute_tasks else [*self.makers])
+            # `explain` is about the build that would be.
+            is_about_a_build = cmd.execute_tasks or cmd.get_name() == "explain"
+            asked = pos_args or (self._defaults() if is_about_a_build else [*self.makers])
             if all(name in self.makers or name in groups for name in asked):
                 # A user's task that is not selected has to find what it names, too.
                 theirs = [name for task in own for name in named_by(task) if name in self.makers or name in groups]
