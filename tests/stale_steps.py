@@ -1,5 +1,7 @@
 """Prints the steps of the project in the current folder that are not fresh, one a line: asked in full, without outline.
 
+Those that a build makes only when they are named are left out.
+
 As a program: `stale_steps.py [BUILD FOLDER]`.
 """
 
@@ -21,7 +23,8 @@ def main(folder: str = "build") -> None:
     state = State(root / ".kiln" / "state.sqlite")
     library = Library.load(Path("kernels.yaml"), root, state)
     build = Build(state=state, root=root, folder=root / ".kiln", size=1)
-    steps = {name: make for rule in collect(vars(kiln.graph)) for name, make in rule.steps(library)}
+    rules = [rule for rule in collect(vars(kiln.graph)) if rule.default]
+    steps = {name: make for rule in rules for name, make in rule.steps(library)}
     stale: set[str] = set()
     for name, make in steps.items():
         if not build.status(name, make()).fresh:

@@ -70,6 +70,14 @@ def test_a_comment_leaves_the_images_and_is_told_in_the_statement_alone(released
     assert changed == {"kernels/scale.cu"}
 
 
+def test_headers_of_the_toolkit_are_among_the_sources(released: Project) -> None:
+    """kiln.lock has nvcc and what it calls; an image is made of headers, too."""
+    statement = json.loads(released.read("build/release/scratch-1.2.0.intoto.json"))
+    sources = {each["name"] for each in statement["predicate"]["buildDefinition"]["resolvedDependencies"]}
+    assert "<cuda_runtime.h>" in sources
+    assert not [name for name in sources if name.startswith("/")]
+
+
 def test_another_toolchain_is_refused_before_anything_is_built(released: Project, tmp_path: Path) -> None:
     project = copy_of(released, tmp_path / "scratch")
     lock = json.loads(project.read("kiln.lock"))
@@ -124,6 +132,19 @@ def test_one_target_is_complete_by_itself(released: Project, tmp_path: Path) -> 
     assert not [name for name in names if "sm_80" in name]
     assert digest_file(project.folder / TAR) == digest_file(released.folder / TAR)
     project.doit("release:sm_90a").expect("the release of sm_90a was not made", "sm_90a", code=1)
+
+
+def test_a_task_about_releases_leaves_what_is_built(released: Project, tmp_path: Path) -> None:
+    """Also where a tool that all depends on has changed, and the task has loaded kernels.yaml by itself."""
+    project = copy_of(released, tmp_path / "scratch")
+    project.doit().expect("0 failed")
+    before = project.files()
+    objcopy = tmp_path / "objcopy"
+    objcopy.symlink_to(shutil.which("objcopy") or "")
+    for _ in range(3):
+        project.doit("release:sign", OBJCOPY=str(objcopy)).expect("say with what to sign", code=1)
+        assert project.files() == before
+    project.doit(OBJCOPY=str(objcopy)).expect("^0 built, ")
 
 
 def test_a_name_that_is_no_task_is_told(released: Project) -> None:

@@ -75,7 +75,8 @@ def small_library(text: str, *, only: str | None, quick: bool) -> str:
     """A manifest's Triton kernels, or only one of them, for the targets that `triton.compile` makes images for."""
     tree: dict[str, Any] = yaml.safe_load(text)
     kernels: dict[str, dict[str, Any]] = tree["kernels"]
-    tree.pop("onnxruntime", None)
+    for key in ("onnxruntime", "release"):
+        tree.pop(key, None)
     chosen = {name: each for name, each in kernels.items() if each["source"].endswith(".py") and only in (None, name)}
     for each in (tree, *chosen.values()):
         # They name targets that are left out, and what an image uses is not what is measured.

@@ -56,7 +56,7 @@ def crate(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Pa
     add_programs(made, "cudarc_cases")
     # A program that launches on cudarc depends on it, and on half.
     manifest = (made / "Cargo.toml").read_text()
-    needed = 'cudarc = { version = "*", default-features = false, features = ["f16"] }\nhalf = "2"\n'
+    needed = 'cudarc = { version = "0.19.5", default-features = false, features = ["f16"] }\nhalf = "2"\n'
     (made / "Cargo.toml").write_text(f"{manifest}\n[dev-dependencies]\n{needed}")
     return made
 

@@ -231,7 +231,7 @@ def slices(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> P
     crate = render(used, tmp_path_factory.mktemp("project"))
     add_program(crate, "cudarc_safety")
     manifest = (crate / "Cargo.toml").read_text()
-    needed = 'cudarc = { version = "*", default-features = false }\n'
+    needed = 'cudarc = { version = "0.19.5", default-features = false }\n'
     (crate / "Cargo.toml").write_text(f"{manifest}\n[dev-dependencies]\n{needed}")
     return crate
 

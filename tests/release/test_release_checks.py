@@ -254,6 +254,14 @@ HEADER = "file:include/scratch/scratch.h"
             lambda data: data["metadata"]["component"].update(version="9"),
             "bom.cdx.json: metadata.component.version: it is not what manifest.json says",
         ),
+        (
+            lambda data: component(data, "tool:ptxas")["properties"].pop(),
+            "bom.cdx.json: serialNumber: the SBOM was edited: its serial number is that of another",
+        ),
+        (
+            lambda data: data["metadata"]["tools"]["components"][0].update(version="9"),
+            "bom.cdx.json: serialNumber: the SBOM was edited: its serial number is that of another",
+        ),
     ],
 )
 def test_an_edited_sbom_is_found(released: Path, change: Callable[[Any], None], line: str) -> None:

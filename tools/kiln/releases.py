@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kiln
 from kiln import files
+from kiln.compilers.nvcc_found import HEADERS
 from kiln.digests import digest_json, plain
 from kiln.engine.step import Built
 from kiln.library import RELEASING, Library
@@ -138,17 +139,28 @@ def _own_code(library: Library) -> str:
 
 
 def _sources(library: Library) -> tuple[Source, ...]:
-    """kernels.yaml with what it includes, then what the images are compiled from, by name."""
+    """kernels.yaml with what it includes, what the images are compiled from, and the toolkit's headers, by name."""
     root = library.manifest.root
     declared = {_name(path, root): path for path in library.manifest.files}
     compiled: dict[str, Path] = {}
     for image in library.images:
         compiled |= library.sources_of(image)
+    compiled |= _headers(library)
     compiled = {name: path for name, path in sorted(compiled.items()) if name not in declared}
     with files.asked_by(files.FOR_ALL):
         return tuple(
             Source(name=name, sha256=library.state.files.of(path)) for name, path in {**declared, **compiled}.items()
         )
+
+
+def _headers(library: Library) -> dict[str, Path]:
+    """The headers of the CUDA toolkit that the images are compiled from, as they are included: `<cuda_fp16.h>`.
+
+    nvcc tells of them as it compiles; those of the host's compiler go with the compiler.
+    """
+    rows = (library.state.rows.get(f"compile:{image.id}") for image in library.images)
+    names = {name for row in rows if row is not None for name in row.found.get(HEADERS, ()) if name.startswith("<")}
+    return {name: library.cuda.nvcc.headers / name[1:-1] for name in names}
 
 
 def _name(path: Path, root: Path) -> str:

@@ -128,7 +128,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     def options(self) -> list[str]:
         """The words of the command line that say which library is built, and where."""
         named = (("--build-dir", "build_dir"), ("--targets", "targets"))
-        return [word for option, name in named if (value := self._options.get(name)) for word in (option, value)]
+        words = [word for option, name in named if (value := self._options.get(name)) for word in (option, value)]
+        return [*words, *(["--unlocked"] if self._asked.unlocked else [])]
 
     def _folder(self) -> Path:
         """The absolute path of the build folder. What is wrong with the manifest is told when tasks are loaded."""
@@ -296,7 +297,8 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
             if isinstance(manifest, KilnError):
                 raise manifest
             library = self._library_of(manifest, self.build)
-        return Place.of(library, releases.names(library), started=self.started, words=words)
+        own = ["-n", str(self._options["num_process"]), *(["--no-cache"] if self._options["no_cache"] else [])]
+        return Place.of(library, releases.names(library), started=self.started, words=[*words, *own])
 
     def _shortened(self, selection: Sequence[str], own: Sequence[Task], build: Build) -> list[Task] | None:
         """The tasks of what is not fresh by the outline of the last build. None where all kernels are to be loaded."""

@@ -287,8 +287,10 @@ def save(
     for_all = notes.asked.get(FOR_ALL, set()) | set(old.for_all if old is not None else ())
     answers = {**(old.answers if old is not None else {}), **notes.answers}
     steady = answers.keys() - notes.unsteady
-    if not for_all <= steady or (old is None and before is not None and before.is_partial):
-        # Somebody edits what all kernels depend on; the next build loads all of them.
+    is_of_all = bool(outcome.kernels) and not (before is not None and before.is_partial)
+    if not for_all <= steady or (old is None and not is_of_all):
+        # Somebody edits what all kernels depend on; the next build loads all of them. What this one has not loaded it
+        # cannot name, and a build removes what no outline and no manifest names.
         return
     trusted = trusted_patterns(rules)
     images: dict[str, Sequence[str]] = {}

@@ -160,7 +160,7 @@ class StructView:
     select_text: str | None
     select_wide: tuple[Wide, ...]
     select_shortfall: str
-    """how far the condition is from holding, in Rust as `select`"""
+    """how far the condition is from holding, an i64 in Rust"""
     compared: tuple[tuple[str, str], ...]
     """the arguments that the condition depends on, and each one's value in Rust"""
     compared_constants: tuple[tuple[str, int], ...]
@@ -199,7 +199,7 @@ def _struct(shared: SharedStruct) -> StructView:
         select=select[0] if select else None,
         select_text=kernel.select.text if kernel.select else None,
         select_wide=select_wide,
-        select_shortfall=select[1] if select else "Some(0_i64)",
+        select_shortfall=f"{select[1]}.unwrap_or(i64::MAX)" if select else "0",
         compared=tuple((member.source, _told(member)) for member in arguments.members if member.source in used),
         compared_constants=tuple((name, int(value)) for name, value in arguments.constants.items() if name in used),
         slices=view_slices([shared], shapes_of),

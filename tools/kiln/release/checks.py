@@ -105,15 +105,17 @@ def read_documents(opened: Opened) -> Documents:
 
 def check(opened: Opened, documents: Documents, digests: Mapping[str, str]) -> Iterator[ReleaseError]:
     """What is wrong with a release, by itself; `digests` are those of its files, by path."""
-    yield from opened.faults
-    yield from documents.faults
-    yield from check_files(documents, digests)
+    faults = [*opened.faults, *documents.faults, *check_files(documents, digests)]
     if documents.manifest is not None:
-        yield from check_records(documents.manifest, digests, opened.files.size)
-        yield from check_names(opened.stem, documents)
-    yield from check_tools(documents)
+        faults += check_records(documents.manifest, digests, opened.files.size)
+        faults += check_names(opened.stem, documents)
+    faults += check_tools(documents)
+    if documents.bom is not None and not any(BOM in str(fault) for fault in faults):
+        # What else stands there, such as what a tool was used for, stands nowhere else.
+        faults += check_serial_number(documents.bom)
     if documents.statement is not None:
-        yield from check_subject(opened, documents.statement)
+        faults += check_subject(opened, documents.statement)
+    yield from faults
 
 
 def check_files(documents: Documents, digests: Mapping[str, str]) -> Iterator[ReleaseError]:
@@ -262,6 +264,17 @@ def check_tools(documents: Documents) -> Iterator[ReleaseError]:
     for name, other_tools, other_packages in others:
         yield from _same(name, "tool", tools, [(tool.name, _tool_text(tool)) for tool in other_tools])
         yield from _same(name, "package", packages, [(each.name, each.version) for each in other_packages])
+
+
+def check_serial_number(bom: BillOfMaterials) -> Iterator[ReleaseError]:
+    """The serial number of the SBOM, which follows from all else in it."""
+    if bom.serial_number != bom.serial_of_contents:
+        yield _fault(
+            "the SBOM was edited: its serial number is that of another",
+            f"{BOM}: serialNumber",
+            expected=bom.serial_of_contents,
+            actual=bom.serial_number,
+        )
 
 
 def check_subject(opened: Opened, statement: ProvenanceStatement) -> Iterator[ReleaseError]:

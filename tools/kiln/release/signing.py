@@ -134,6 +134,20 @@ def check_signature(envelope: Path, statement: bytes, public_key: Path) -> Itera
         )
 
 
+def check_payload(envelope: Path, data: bytes, statement: Path) -> Iterator[ReleaseError]:
+    """What can be seen without a key: whether an envelope, with these bytes, is of the statement beside it at all."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        stated, payload = statement.read_bytes(), base64.b64decode(json.loads(data)["payload"])
+        if payload != stated:
+            yield ReleaseError(
+                "the release was signed when it was another one: the envelope is not of the statement beside it",
+                where=str(envelope),
+                expected=f"the {len(stated)} bytes of {statement.name}",
+                actual=f"{len(payload)} others",
+                remedy="sign it anew (doit release:sign --key KEY.pem), or get it again from who released it",
+            )
+
+
 def signers_of(envelope: bytes) -> tuple[str, ...]:
     """The ids of the keys that an envelope names, whether or not they signed it; none where it cannot be read."""
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -15,7 +15,7 @@ from kiln.release.leaks import find_leaks, signs_of_this_machine
 from kiln.release.names import BOM, BUILDINFO, DOCUMENTS, MANIFEST, SUMS
 from kiln.release.opened import Opened, open_release
 from kiln.release.rebuild import Project, rebuild
-from kiln.release.signing import check_signature, signers_of
+from kiln.release.signing import check_payload, check_signature, signers_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,8 @@ def _checked(documents: Documents) -> Iterator[str]:
     if documents.buildinfo is not None:
         tools, packages = len(documents.buildinfo.tools), len(documents.buildinfo.packages)
         yield f"  held against one another: {tools} tools and {packages} packages of {BUILDINFO}, {BOM} and statement"
+        if not documents.buildinfo.is_locked:
+            yield f"  made by --unlocked, as {BUILDINFO} says: its compilers are not those that kiln.lock had"
     if documents.statement is not None:
         yield f"  held against the statement: the tar's sha256, {documents.statement.sha256}"
 
@@ -89,8 +91,10 @@ def _signature(opened: Opened, public_key: Path | None) -> _Result:
         return list(check_signature(envelope, data, public_key)), [f"  held against {public_key}: {envelope.name}"]
     if not envelope.is_file():
         return [], ["  not signed, as far as can be seen here"]
-    signers = ", ".join(signers_of(envelope.read_bytes())) or "nobody that it names"
-    return [], [f"  NOT held against a key: {envelope.name}, by {signers}; give --public-key PUB.pem for that"]
+    data = envelope.read_bytes()
+    signers = ", ".join(signers_of(data)) or "nobody that it names"
+    stale = list(check_payload(envelope, data, statement))
+    return stale, [f"  NOT held against a key: {envelope.name}, by {signers}; give --public-key PUB.pem for that"]
 
 
 def _twin(opened: Opened, digests: Mapping[str, str]) -> _Result:
