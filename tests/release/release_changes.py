@@ -9,6 +9,7 @@ from typing import Any
 
 from kiln.digests import digest_file
 from kiln.errors import ReleaseError
+from kiln.release.bom import read_bom
 from kiln.release.checks import check, read_documents
 from kiln.release.compare import Side
 from kiln.release.documents import Entry
@@ -91,5 +92,7 @@ def cover_up(release: Path) -> None:
 
     edit_json(folder / "manifest.json", manifest)
     edit_json(folder / "bom.cdx.json", bom)
+    serial = read_bom((folder / "bom.cdx.json").read_text("utf-8")).serial_of_contents
+    edit_json(folder / "bom.cdx.json", lambda data: data.update(serialNumber=serial))
     sum_up(release)
     pack(release)

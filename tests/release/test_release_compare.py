@@ -78,7 +78,8 @@ def test_an_edited_document_is_told_by_its_path(
     edit_json(released / STEM / name, lambda data: change(data) and None)
     cover_up(released)
     (text,) = differences(released, rebuilt)
-    assert text.startswith(f"{name}, {place}")
+    # The SBOM's serial number, which follows from what it says, stands before that.
+    assert text.startswith(f"{name}, ") and place in text.splitlines()[0]
 
 
 def test_a_record_that_lies_beside_an_image_that_differs_is_told(released: Path, rebuilt: Path) -> None:

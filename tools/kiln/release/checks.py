@@ -152,7 +152,7 @@ def check_files(documents: Documents, digests: Mapping[str, str]) -> Iterator[Re
                 if len(wrong) > 1
                 else f"the file is not what {_and(list(wrong))} says: one of the two was changed since",
                 path,
-                expected=f"{' or '.join(texts)}, as {_and(list(wrong))} has it",
+                expected=f"{' or '.join(texts)}, as {_and(list(wrong))} {'has' if len(wrong) == 1 else 'have'} it",
                 actual=f"sha256 {found}",
             )
         elif wrong:

@@ -88,7 +88,8 @@ def _signature(opened: Opened, public_key: Path | None) -> _Result:
         except OSError:
             # That it is missing is told; its signature is still looked at.
             data = b""
-        return list(check_signature(envelope, data, public_key)), [f"  held against {public_key}: {envelope.name}"]
+        line = [f"  held against {public_key}: {envelope.name}"] if envelope.is_file() else []
+        return list(check_signature(envelope, data, public_key)), line
     if not envelope.is_file():
         return [], ["  not signed, as far as can be seen here"]
     data = envelope.read_bytes()
