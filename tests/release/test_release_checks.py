@@ -102,6 +102,7 @@ def test_an_entry_with_a_bad_checksum_hides_nothing(released: Path) -> None:
 def repacked(tar: Path, change: Callable[[tarfile.TarFile, tarfile.TarInfo, bytes], None]) -> None:
     """Write a tar anew, each of its files by `change`."""
     with tarfile.open(tar) as opened:
+        # A file has something to extract.
         held = [(entry, opened.extractfile(entry).read() if entry.isfile() else b"") for entry in opened]  # type: ignore[union-attr]
     with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as output:
         for entry, data in held:

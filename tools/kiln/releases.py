@@ -62,8 +62,7 @@ def _built(library: Library) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def after(library: Library) -> tuple[str, ...]:
     """The tasks that a release comes after."""
-    measured = library.measured(library.images)
-    return (*measured, *(task for task, _ in _built(library) if task not in set(measured)))
+    return tuple(dict.fromkeys((*library.measured(library.images), *(task for task, _ in _built(library)))))
 
 
 def outputs(library: Library) -> tuple[str, ...]:

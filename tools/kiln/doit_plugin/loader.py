@@ -269,7 +269,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         """The tasks beside the step `release`: all of them for a listing; a build has those that are named."""
         if all(rule.pattern != RELEASE for rule in self._rules):
             return []
-        chosen = selection or self.namespace.get("DOIT_CONFIG", {}).get("default_tasks") or ()
+        chosen = selection or self._default_tasks or ()
         named = {*chosen, *(name for task in own for name in named_by(task))}
         if cmd.execute_tasks and not any(kind_of(name) == RELEASE and name != RELEASE for name in named):
             return []
@@ -307,7 +307,7 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         if shortcut is None or not shortcut.is_of(build.state):
             self._shortcut = None
             return None
-        chosen = selection or self.namespace.get("DOIT_CONFIG", {}).get("default_tasks") or ()
+        chosen = selection or self._default_tasks or ()
         names = {task.name for task in own}
         # A name may be given twice, and doit takes no two tasks of one name.
         steps = [name for name in dict.fromkeys(chosen) if name not in names]
@@ -436,11 +436,16 @@ class KilnLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
         """Whether dodo.py says which tasks are meant where none is named."""
         return "default_tasks" in self.namespace.get("DOIT_CONFIG", {})
 
+    @property
+    def _default_tasks(self) -> Sequence[str] | None:
+        """What dodo.py says of that; None where it says nothing."""
+        named: Sequence[str] | None = self.namespace.get("DOIT_CONFIG", {}).get("default_tasks")
+        return named
+
     def _defaults(self) -> Sequence[str]:
         """What is meant where no task is named: what dodo.py says, or the steps of all rules that are not apart."""
-        named: Sequence[str] | None = self.namespace.get("DOIT_CONFIG", {}).get("default_tasks")
-        if named is not None:
-            return named
+        if self._default_tasks is not None:
+            return self._default_tasks
         return [name for name, (rule, _) in self.makers.items() if rule.default]
 
     def check(self, selected: Callable[[], Iterable[str]]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from doit.exceptions import TaskFailed
 from doit.task import Task
 
+from kiln.doit_plugin.loader import RELEASE
 from kiln.doit_plugin.tasks import shown
 from kiln.errors import KilnError, ReleaseError
 from kiln.toolchain.targets import TARGETS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kiln.library import Library
     from kiln.release.names import Names
 
-RELEASE, VERIFY, SIGN = "release", "release:verify", "release:sign"
+VERIFY, SIGN = f"{RELEASE}:verify", f"{RELEASE}:sign"
 PARTS = "parts"
 """of the build folder: the build folders of releases for one target"""
 

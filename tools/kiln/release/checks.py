@@ -17,7 +17,7 @@ from kiln.release.bom import BillOfMaterials, read_bom
 from kiln.release.buildinfo import BuildInfo, read_buildinfo
 from kiln.release.documents import Package
 from kiln.release.names import BOM, BUILDINFO, DOCUMENTS, LEVELS, MANIFEST, SUMS, Names, level_of
-from kiln.release.opened import Opened
+from kiln.release.opened import TAKE_ANEW, Opened
 from kiln.release.provenance import ProvenanceStatement, read_statement
 from kiln.release.records import ReleaseManifest, read_manifest
 from kiln.release.sums import read_sums
@@ -30,7 +30,6 @@ ENVELOPE = ".dsse.json"
 SIZES = ".sizes.txt"
 """ends of the names of what lies beside a release; `names.Names` has them whole"""
 
-_REMEDY = "do not use this release; get it again from who released it, or make it again: doit release"
 _LISTED_BY = {
     SUMS: frozenset({SUMS}),
     MANIFEST: frozenset({MANIFEST}),
@@ -338,4 +337,4 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _fault(what: str, where: str, **parts: Any) -> ReleaseError:
-    return ReleaseError(what, where=where, remedy=_REMEDY, **parts)
+    return ReleaseError(what, where=where, remedy=TAKE_ANEW, **parts)

@@ -16,7 +16,7 @@ from kiln.digests import digest_bytes
 from kiln.errors import ReleaseError
 from kiln.release.tar import read_tar
 
-_TAKE_ANEW = "do not use this release; get it again from who released it, or make it again: doit release"
+TAKE_ANEW = "do not use this release; get it again from who released it, or make it again: doit release"
 
 
 class Files(Mapping[str, bytes]):
@@ -103,7 +103,7 @@ def open_release(path: Path) -> Opened:
         ) from error
     except tarfile.TarError as error:
         raise ReleaseError(
-            "this is no tar", where=str(path), expected="an uncompressed tar", actual=str(error), remedy=_TAKE_ANEW
+            "this is no tar", where=str(path), expected="an uncompressed tar", actual=str(error), remedy=TAKE_ANEW
         ) from error
 
 
@@ -124,7 +124,7 @@ def _open_folder(folder: Path) -> Opened:
                         where=f"{folder}: {ascii(inner)[1:-1]}",
                         expected="a regular file",
                         actual="a symbolic link" if path.is_symlink() else "a file of another kind",
-                        remedy=_TAKE_ANEW,
+                        remedy=TAKE_ANEW,
                     )
                 )
     return Opened(path=folder, is_tar=False, files=Files(spans), faults=tuple(faults))
